@@ -120,7 +120,12 @@ def _read(dataset: DatasetVersion, splits: Sequence[str], shared: Counter[tuple[
             for start in range(0, len(opened.starts), TOGETHER):
                 hashes = hash_keys(_keys_of(dataset.manifest, opened, start, start + TOGETHER))
                 keys.append(np.stack(hashes[:2], 1))
-            contents.append(_contents(opened))
+            data, ends = opened.data, opened.ends
+            if isinstance(data, AdoptedFile):
+                data, _, ends = data.gather(ends - FOOTER_BYTES, ends) if len(ends) else (b"", ends, ends)
+            footers = np.frombuffer(data, np.uint8)[ends[:, np.newaxis] + FOOTER].copy().view("<u4").ravel()
+            lengths = (opened.ends - opened.starts).astype(np.uint64)
+            contents.append(footers.astype(np.uint64) << np.uint64(32) | lengths & np.uint64(0xFFFFFFFF))
     counts = [shard.records for _, shard in chosen]
     of_shard = np.repeat(np.arange(len(chosen)), counts)
     of_split = np.array([splits.index(name) for name, _ in chosen], np.int64)[of_shard]
@@ -180,15 +185,6 @@ def _keys_of(manifest: Manifest, opened: _Opened, first: int, end: int) -> list[
         return [bytes(key) for key in parsing.parse(opened.records(first, end), parts_to_parse(manifest, {}))[KEY]]
     except RowError as error:
         raise DatasetError(f"record {first + error.row}: {error.message}") from None
-
-
-def _contents(opened: _Opened) -> npt.NDArray[np.uint64]:
-    data, ends = opened.data, opened.ends
-    if isinstance(data, AdoptedFile):
-        data, _, ends = data.gather(ends - FOOTER_BYTES, ends) if len(ends) else (b"", ends, ends)
-    footers = np.frombuffer(data, np.uint8)[ends[:, np.newaxis] + FOOTER].copy().view("<u4").ravel()
-    lengths = (opened.ends - opened.starts).astype(np.uint64)
-    return footers.astype(np.uint64) << np.uint64(32) | lengths & np.uint64(0xFFFFFFFF)
 
 
 def _pairs(old: _RowsOfVersion, new: _RowsOfVersion) -> tuple[Ints, Ints]:

@@ -62,7 +62,9 @@ class Usual:
         rows = {name: span.rows.get("written", 0) for name, span in live.spans.items() if not span.members}
         usual = cls(rows, is_whole=not rows)
         with suppress(KeyError, TypeError, ValueError, AttributeError):
-            usual = replace(usual, approved=_only(_read(live.gate["approved"]), _names(live)))
+            names = {name: name for name in live.spans} | ({"": ""} if live.drift else {})  # all rows, if a drift lasts
+            names |= {member: name for name, span in live.spans.items() for member in span.members}  # compacted ones
+            usual = replace(usual, approved=_only(_read(live.gate["approved"]), names))
         with suppress(KeyError, TypeError, ValueError, AttributeError):
             kept = live.gate["usual"]
             before = {str(name): int(count) for name, count in kept["rows"].items()}
@@ -123,12 +125,6 @@ def _read(past: Any) -> Past:
     }
 
 
-def _names(live: Manifest) -> dict[str, str]:
-    """Returns a version's spans, compacted ones under their new name; all rows too, if a drift lasts."""
-    together = {member: name for name, span in live.spans.items() for member in span.members}
-    return {name: name for name in live.spans} | together | ({"": ""} if live.drift else {})
-
-
 def _shape(span: str) -> str:
     return re.sub(r"\d", "0", span)
 
@@ -161,21 +157,6 @@ def _only(past: Past, names: Mapping[str, str]) -> Past:
 
 
 PIXELS = "summaries/pixels/"
-
-
-def with_new_spans(version: ComparedVersion, live: Manifest) -> ComparedVersion:
-    """Adds the spans with rows new to the live version, unless all are new; damaged ones become a fault."""
-    spans, faults = dict[str, SpanProfile](), [version.fault] if version.fault else []
-    known = {key for span in live.spans.values() for key in (span.key, *span.members.values())}
-    all_spans = version.manifest.spans
-    new = [name for name, span in all_spans.items() if not known.issuperset(span.members.values() or [span.key])]
-    for name in new if len(new) < len(all_spans) else []:
-        try:
-            spans[name] = _profile(version.folder, version.manifest, name)
-        except DatasetError as error:
-            spans[name] = SpanProfile({})
-            faults.append(str(error))
-    return replace(version, spans=spans, fault="; ".join(faults))
 
 
 def _profile(folder: Location, manifest: Manifest, span: str) -> SpanProfile:
@@ -255,8 +236,18 @@ def gate_entry(spec: "Spec", base: Base, folder: Location, manifest: Manifest) -
         with suppress(DatasetError):  # if one is damaged, only limits decide
             profiles = {name: _profile(before.folder, before.manifest, name) for name in names}
             before = replace(before, spans=profiles)
-    after = with_new_spans(ComparedVersion.read(folder, manifest), before.manifest)
-    return judge(before, after, spec.gate).to_json()
+    after = ComparedVersion.read(folder, manifest)
+    known = {key for span in before.manifest.spans.values() for key in (span.key, *span.members.values())}
+    keys = {name: {*span.members.values()} or {span.key} for name, span in manifest.spans.items()}
+    new = [name for name, of_span in keys.items() if not of_span <= known]
+    spans, faults = dict[str, SpanProfile](), [after.fault] if after.fault else []
+    for name in new if len(new) < len(keys) else []:  # unless all are new
+        try:
+            spans[name] = _profile(folder, manifest, name)
+        except DatasetError as error:
+            spans[name] = SpanProfile({})
+            faults.append(str(error))
+    return judge(before, replace(after, spans=spans, fault="; ".join(faults)), spec.gate).to_json()
 
 
 def judge(before: ComparedVersion, after: ComparedVersion, gate: "Gate") -> Verdict:

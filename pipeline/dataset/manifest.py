@@ -215,9 +215,8 @@ class Manifest(Written):
         names = {name for pack in read.packs for name in (*pack.features, *pack.padding)}
         wrong = [shard for shard in read.shards if shard.packs and [each.length for each in shard.packs] != lengths]
         if wrong or not all(lengths) or not names <= read.features.keys():
-            raise DatasetError(
-                f"the packs of {listed([*map(str, lengths)])} ids do not fit the features and the shards"
-            )
+            packs = f"the packs of {listed([*map(str, lengths)])} ids"
+            raise DatasetError(f"{packs} do not fit the features and the shards")
         for name, split in read.splits.items():
             written = read_as(manifest["splits"][name].get("records"), Count, f"splits.{name}.records")
             if split.records != written:

@@ -75,9 +75,8 @@ def fitting(batch: Batch, kept: Callable[[Any], Any]) -> Batch:
         if values.dtype.kind in "iu" and values.size and (dtype := np.dtype(kept(values.dtype))) != values.dtype:
             for value in map(int, (values.min(), values.max())):
                 if not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
-                    raise DatasetError(
-                        f"{name} holds {value}, beyond JAX's {dtype}: set jax_enable_x64, or leave it out"
-                    )
+                    beyond = f"{name} holds {value}, beyond JAX's {dtype}"
+                    raise DatasetError(f"{beyond}: set jax_enable_x64, or leave it out")
     return batch
 
 

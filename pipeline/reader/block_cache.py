@@ -207,9 +207,8 @@ class BlockCache:
                 _check_own(folder)
                 yield folder
             except OSError as error:
-                raise DatasetError(
-                    f"the cache {self.folder} cannot be used ({error.strerror or error}): name another folder by cache="
-                ) from None
+                reason = f"the cache {self.folder} cannot be used ({error.strerror or error})"
+                raise DatasetError(f"{reason}: name another folder by cache=") from None
 
     def _shrink(self, folder: int, share: float = 1.0) -> None:
         """Evicts the least recently used blocks beyond the limit, or beyond a share of the present size."""

@@ -198,9 +198,8 @@ class Records:
                 index = self._files.index(number)
                 if not shard.ends_at(index[0], index[-1]):
                     goes = f"{shard.index} goes from byte {index[0]:,} to {index[-1]:,}"
-                    raise DatasetError(
-                        f"{goes}, expected 0 to {shard.bytes:,}, the size of {shard.file}: {shard.advice}"
-                    )
+                    size = f"{shard.bytes:,}, the size of {shard.file}"
+                    raise DatasetError(f"{goes}, expected 0 to {size}: {shard.advice}")
         return self._shards
 
     def verify(self) -> None:
@@ -210,9 +209,8 @@ class Records:
             try:
                 for shard, digest in zip(self._shards, digests, strict=True):
                     if digest != shard.sha256:
-                        raise DatasetError(
-                            f"{shard.file} has the SHA-256 {digest}, expected {shard.sha256}: {shard.advice}"
-                        )
+                        other = f"{shard.file} has the SHA-256 {digest}, expected {shard.sha256}"
+                        raise DatasetError(f"{other}: {shard.advice}")
             finally:
                 threads.shutdown(cancel_futures=True)  # after an error
 

@@ -307,7 +307,7 @@ def _part(column: Column, start: int, end: int) -> Column:
 
 def finished(
     request: Request,
-    columns: Mapping[str, Column],
+    columns: Mapping[str, Any],
     augment: Mapping[str, Augment],
     shares: Any = 0.0,
     memory: BatchMemory | None = None,
@@ -322,7 +322,7 @@ def finished(
     for number, (name, description) in enumerate(request.features.items()):
         for part in lists_of(description.parts()):
             padding = 0 if part else pack.padding.get(name, description.padding)
-            column: Any = columns[part_name(name, part)]
+            column = columns[part_name(name, part)]
             if number or part:
                 ready[part_name(name, part)] = padded(column, pack.length, padding, empty)
                 continue

@@ -195,10 +195,3 @@ def there(latest: Latest | None) -> Latest:
     if latest is None:
         raise UnsettledOutputError("another process removed the output's LATEST: run the same command again")
     return latest
-
-
-def unmarked(latest: Latest, versions: Collection[str], *, forget: bool) -> Latest:
-    """Removes versions' marks; with `forget`, also their `retired` times."""
-    removing = tuple(version for version in latest.removing if version not in versions)
-    retired = {version: time for version, time in latest.retired.items() if not (forget and version in versions)}
-    return replace(latest, retired=retired, removing=removing)

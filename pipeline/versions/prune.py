@@ -5,7 +5,7 @@ on nobody can use them. The next prune completes a killed one.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -181,9 +181,16 @@ class _Pruning:
             self._unmark(marked, forget=True)
 
     def _unmark(self, versions: Sequence[str], *, forget: bool) -> None:
+        """Removes versions' marks; with `forget`, also their `retired` times."""
+
+        def edit(latest: Latest | None) -> Latest:
+            latest = listing.there(latest)
+            removing = tuple(version for version in latest.removing if version not in versions)
+            retired = {name: time for name, time in latest.retired.items() if not (forget and name in versions)}
+            return replace(latest, retired=retired, removing=removing)
+
         if versions:
-            edit = partial(listing.unmarked, versions=versions, forget=forget)
-            compare_and_swap(self.store, lambda latest: edit(listing.there(latest)))
+            compare_and_swap(self.store, edit)
 
     def _remove_unneeded(self, folder: str, sizes: Mapping[str, int], needs: Needs, removal: Removal) -> None:
         """Removes a version's files, except those needed by other versions."""
