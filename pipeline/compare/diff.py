@@ -37,9 +37,13 @@ from recordmill.transforms.contract.stored import KEY, RowError
 TOGETHER = 2048  # records parsed at once
 EXAMPLES = 5  # keys shown
 EXAMINED = 1_000  # changed rows with compared features
-FOOTER = np.arange(-FOOTER_BYTES, 0)
 
 Ints = npt.NDArray[np.int64]
+SHOWN = 20  # lines per section
+OTHERS = ("features", "statistics", "spec", "packages")
+IN_OTHER_SECTIONS = ("schema_changes", "ids_moved")  # rules on features shown in other sections: `features`, and names
+Change = tuple[Any, Any]  # a value before and after; None if missing
+Changes = dict[str, Change]  # changed values by path in the manifest, such as `image.mean.0`
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,8 @@ def _read(dataset: DatasetVersion, splits: Sequence[str], shared: Counter[tuple[
             data, ends = opened.data, opened.ends
             if isinstance(data, AdoptedFile):
                 data, _, ends = data.gather(ends - FOOTER_BYTES, ends) if len(ends) else (b"", ends, ends)
-            footers = np.frombuffer(data, np.uint8)[ends[:, np.newaxis] + FOOTER].copy().view("<u4").ravel()
+            places = ends[:, np.newaxis] + np.arange(-FOOTER_BYTES, 0)
+            footers = np.frombuffer(data, np.uint8)[places].copy().view("<u4").ravel()
             lengths = (opened.ends - opened.starts).astype(np.uint64)
             contents.append(footers.astype(np.uint64) << np.uint64(32) | lengths & np.uint64(0xFFFFFFFF))
     counts = [shard.records for _, shard in chosen]
@@ -239,13 +244,6 @@ def _features(pairs: Iterable[tuple[bytes, bytes]], windowed: str | None) -> dic
     except wire.Malformed as error:
         raise DatasetError(f"a record is damaged ({error}): run `recordmill verify`") from None
     return dict(counts.most_common())
-
-
-SHOWN = 20  # lines per section
-OTHERS = ("features", "statistics", "spec", "packages")
-IN_OTHER_SECTIONS = ("schema_changes", "ids_moved")  # rules on features shown in other sections: `features`, and names
-Change = tuple[Any, Any]  # a value before and after; None if missing
-Changes = dict[str, Change]  # changed values by path in the manifest, such as `image.mean.0`
 
 
 @dataclass(frozen=True)

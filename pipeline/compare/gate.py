@@ -45,6 +45,10 @@ STEADY_DAYS, STEADY_HOURS = 14, 168  # two weeks, one week
 SPREADS = 5  # median changes between successive spans; one is 0.95 standard deviations of normal counts
 STEADIEST = 0.1  # a share below the median that is always tolerated
 Past = Mapping[str, Mapping[str, Mapping[str, float]]]
+DISTRIBUTIONS = ("psi", "shift", "jensen_shannon", "l_infinity", "names_lost")
+"""Rules that need `min_values`; the others need `min_rows`."""
+LEARNED = "out_of_vocabulary"  # of free text, each day has new words: too few spans only show how many
+KEEPING_IDS = ("category", "categories")  # kinds that keep names' ids from version to version
 
 
 @dataclass(frozen=True)
@@ -156,16 +160,13 @@ def _only(past: Past, names: Mapping[str, str]) -> Past:
     }
 
 
-PIXELS = "summaries/pixels/"
-
-
 def _profile(folder: Location, manifest: Manifest, span: str) -> SpanProfile:
     """Reads a span's profile. Raises: DatasetError: its report or sums are broken."""
     path = span_file(span, REPORT)
     try:
         report = manifest_parts.read_report(read_inner(folder, path, manifest_parts.MOST_BYTES))
         profiles = profile.by_split(filter(None, report["shards"]))
-        return SpanProfile(profiles, _pixels(folder, manifest, span_file(span, PIXELS)))
+        return SpanProfile(profiles, _pixels(folder, manifest, span_file(span, "summaries/pixels/")))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DatasetError(f"{folder / path} is broken ({error}): build again") from None
 
@@ -183,12 +184,6 @@ def _pixels(folder: Location, manifest: Manifest, sums: str) -> dict[str, dict[s
         channels = len(manifest.statistics.get(name, {}).get("mean", each))
         moments[name] = profile.pixel_moments([each[channel] for channel in sorted(each)], channels)
     return moments
-
-
-DISTRIBUTIONS = ("psi", "shift", "jensen_shannon", "l_infinity", "names_lost")
-"""Rules that need `min_values`; the others need `min_rows`."""
-LEARNED = "out_of_vocabulary"  # of free text, each day has new words: too few spans only show how many
-KEEPING_IDS = ("category", "categories")  # kinds that keep names' ids from version to version
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,12 @@ from recordmill.transforms.contract.kinds.base import Description, Ids
 SPECIAL = ("vocabulary_size", "first_id", "unknown_id", "oov_buckets", "begin_id", "end_id", "padding_id", "shown")
 """Parts of a description that decide the entries of a vocabulary, besides its file."""
 SHOWN = 5  # words in a message
+TEXTS = ("text", "texts")
+RARE = 3
+"""The highest count of a word likely to stem from one row, as words come in bursts. Of 150 to 30,000 documents, such
+words' share was within 0.03 of the share unknown in others; the share of words occurring once (Good, 1953) a third."""
+VOCABULARIES, TOKENIZERS = "summaries/vocabularies/", "summaries/tokenizers/"
+"""Sums of the words from which a vocabulary or a tokenizer is learned."""
 
 
 class SpanProfile(NamedTuple):
@@ -166,14 +172,6 @@ def names_gone(
         if words:
             where = "data" if name == label else "train split"
             yield f"{name}: {len(words):,} not in the {where} any more, their ids are kept{first_few(words)}"
-
-
-TEXTS = ("text", "texts")
-RARE = 3
-"""The highest count of a word likely to stem from one row, as words come in bursts. Of 150 to 30,000 documents, such
-words' share was within 0.03 of the share unknown in others; the share of words occurring once (Good, 1953) a third."""
-VOCABULARIES, TOKENIZERS = "summaries/vocabularies/", "summaries/tokenizers/"
-"""Sums of the words from which a vocabulary or a tokenizer is learned."""
 
 
 def unknown_words(

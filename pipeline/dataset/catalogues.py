@@ -37,6 +37,8 @@ CONTEXT: Json = {
 TFRECORD = "https://www.tensorflow.org/tutorials/load_data/tfrecord"  # the shards' format, in place of a MIME type
 SHARDS = "shards"
 _TYPES = {"bytes": "sc:Text", "int64": "sc:Integer", "float32": "sc:Float"}
+DATASET_INFO = "dataset_info.json"
+SHARD_NAMES = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
 
 
 def croissant(manifest: Manifest) -> bytes:
@@ -138,10 +140,6 @@ def _field(id_: str, type_: str, **more: Any) -> Json:
 
 def _source(feature: str, kind: str, **extract: str) -> Json:
     return {kind: {"@id": labels_file(feature) if feature else SHARDS}, "extract": extract}
-
-
-DATASET_INFO = "dataset_info.json"
-SHARD_NAMES = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
 
 
 def dataset_info(manifest: Manifest) -> bytes:

@@ -56,6 +56,13 @@ message_type { name: "Example"
 """
 """TensorFlow's `example.proto` and `feature.proto`, renamed to avoid conflicts with TensorFlow."""
 SEVERAL = "several"  # the kind of a list with values of several kinds
+Values = tuple[str, Sequence[Any]]
+"""A feature's kind, `bytes_list`, `float_list`, `int64_list` or `SEVERAL`, and its values."""
+FIRST, SECOND = b"\x0a", b"\x12"  # the tags of fields 1 and 2 that have a length
+AFTER = 256  # sorts behind every byte
+BYTES, FLOATS, INTS = b"\x0a", b"\x12", b"\x1a"  # of a feature's list
+NUMBERS = {"float32": FLOATS, "int64": INTS}
+_KEPT = np.tril(np.ones((5, 4), np.uint8), -1).view("<u4").ravel()  # the bytes of a word by the size of its varint
 
 
 @cache
@@ -71,10 +78,6 @@ def _parsed(record: bytes) -> Any:
         return _message().FromString(record)
     except DecodeError:
         return None
-
-
-Values = tuple[str, Sequence[Any]]
-"""A feature's kind, `bytes_list`, `float_list`, `int64_list` or `SEVERAL`, and its values."""
 
 
 class Example:
@@ -159,13 +162,6 @@ def nested_lists(record: bytes) -> list[str]:
     ]
 
 
-FIRST, SECOND = b"\x0a", b"\x12"  # the tags of fields 1 and 2 that have a length
-AFTER = 256  # sorts behind every byte
-BYTES, FLOATS, INTS = b"\x0a", b"\x12", b"\x1a"  # of a feature's list
-
-NUMBERS = {"float32": FLOATS, "int64": INTS}
-
-
 def examples(columns: Mapping[str, Ragged]) -> list[bytes]:
     """Serializes rows: each column's list of int64, float32 or bytes, maybe empty."""
     names = sorted(columns, key=lambda name: [*name.encode(), AFTER])
@@ -226,6 +222,3 @@ def varints(numbers: npt.NDArray[np.int64]) -> tuple[bytes, npt.NDArray[np.int64
     spread = np.stack([(left >> np.uint64(7 * width)).astype(np.uint8) | 128 for width in range(widest)], axis=1)
     spread[np.arange(len(left)), sizes - 1] &= 127
     return spread[np.arange(widest) < sizes[:, np.newaxis]].tobytes(), np.cumsum(sizes)
-
-
-_KEPT = np.tril(np.ones((5, 4), np.uint8), -1).view("<u4").ravel()  # the bytes of a word by the size of its varint

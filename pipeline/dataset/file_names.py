@@ -44,6 +44,9 @@ from recordmill.pipeline.safe_text import cut
 SPANS = "spans"  # the folder of spans' files
 REPORT, REJECTED = "report.json", "rejected.jsonl"
 """The files in a span's folder: its report, and its rejected rows if any."""
+WILDCARD = re.compile(r"[*?\[]")
+BLOCK = 16 << 10  # 16 KiB: a request to a store costs more than its bytes
+HERE = "."  # the root of files in the dataset's own folder
 
 
 def shard_file(dataset: str, split: str, what: str, shard: int, shards: int) -> str:
@@ -148,11 +151,6 @@ def shown_paths(shard: Shard) -> tuple[str, str]:
 def inner_paths(shard: Shard) -> tuple[str, ...]:
     """Returns `Shard.paths` in its version's folder; for another version's, in `versions`."""
     return shard.paths if shard.version is None else tuple(f"{shard.version}/{path}" for path in shard.paths)
-
-
-WILDCARD = re.compile(r"[*?\[]")
-BLOCK = 16 << 10  # 16 KiB: a request to a store costs more than its bytes
-HERE = "."  # the root of files in the dataset's own folder
 
 
 def allow(manifest: Manifest, version: Location, files: Iterable[str] = ()) -> Manifest:

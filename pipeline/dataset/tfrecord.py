@@ -27,6 +27,7 @@ HEADER_BYTES, FOOTER_BYTES = 12, 4
 FRAME_BYTES = HEADER_BYTES + FOOTER_BYTES
 _length = struct.Struct("<Q").pack
 _crc = struct.Struct("<I").pack
+Create = Callable[[str], AbstractContextManager[BinaryIO]]
 
 
 def masked_crc(data: bytes) -> int:
@@ -68,9 +69,6 @@ def frame(record: bytes) -> bytes:
 
 def _frame_parts(record: bytes) -> tuple[bytes, bytes, bytes]:
     return frame_head(len(record)), record, _crc(masked_crc(record))
-
-
-Create = Callable[[str], AbstractContextManager[BinaryIO]]
 
 
 class ShardWriter:

@@ -16,6 +16,12 @@ from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import UNKNOWN, Description, StoredAs
 from recordmill.transforms.contract.stored import KEY, Stored, stored_features
 
+PADDING = ""
+BEGIN, END = "[BEGIN]", "[END]"
+MOST_SPECIAL = 2 << 20  # a spec may request 1,048,576 ids for unknown words; manifests are untrusted
+MOST_BYTES = 512 << 20  # 512 MiB: 32 bytes a word
+MOST_WORDS = 16 << 20  # 16,777,216: a gigabyte of memory
+
 
 class DatasetVersion:
     """One version of a dataset.
@@ -130,13 +136,6 @@ class DatasetVersion:
         if counts is None or len(counts) != len(classes):
             raise DatasetError(f"{self.folder / MANIFEST_FILE} has no count for each class of '{split}': build again")
         return dict(zip(classes, counts, strict=True))
-
-
-PADDING = ""
-BEGIN, END = "[BEGIN]", "[END]"
-MOST_SPECIAL = 2 << 20  # a spec may request 1,048,576 ids for unknown words; manifests are untrusted
-MOST_BYTES = 512 << 20  # 512 MiB: 32 bytes a word
-MOST_WORDS = 16 << 20  # 16,777,216: a gigabyte of memory
 
 
 def read_vocabulary(folder: Location, description: Description, feature: str = "it") -> list[str]:

@@ -22,6 +22,9 @@ from recordmill.transforms.contract.stored import KEY, ArraySpec, Ragged, mapped
 from recordmill.transforms.numpy.augment.chain import Augment
 
 BATCHES_AHEAD = 2  # ready or in the making, besides one per thread: evens out slow batches
+BYTES_TOGETHER = 256 << 10  # 256 KiB of records: amortizes NumPy's cost per call, and its arrays stay in a core's cache
+MOST_TOGETHER = 32  # steps
+Find = Callable[[str | bytes], Sequence[tuple[str, int]]]  # the rows of a key: (`ShardFile.index_of_split`, number)
 
 
 class Batches(Protocol):
@@ -78,10 +81,6 @@ def fitting(batch: Batch, kept: Callable[[Any], Any]) -> Batch:
                     beyond = f"{name} holds {value}, beyond JAX's {dtype}"
                     raise DatasetError(f"{beyond}: set jax_enable_x64, or leave it out")
     return batch
-
-
-BYTES_TOGETHER = 256 << 10  # 256 KiB of records: amortizes NumPy's cost per call, and its arrays stay in a core's cache
-MOST_TOGETHER = 32  # steps
 
 
 class SplitSource(BatchSource):
@@ -154,9 +153,6 @@ def element_spec(request: Request) -> Any:
         return mapped(spec, structured(request, ready, draws, np.zeros(0, np.float32)))
     except ValueError as error:
         raise DatasetError(str(error)) from None
-
-
-Find = Callable[[str | bytes], Sequence[tuple[str, int]]]  # the rows of a key: (`ShardFile.index_of_split`, number)
 
 
 class RowSource:

@@ -35,9 +35,14 @@ LOG = logging.getLogger("recordmill")
 FORMAT = 1  # of a state
 State: TypeAlias = dict[str, Any]
 """A position for a checkpoint, of strings, numbers and None: `{'format': 1, 'dataset': 'emoji', 'step': 1200, …}`."""
+Place: TypeAlias = Callable[[Batch], Any]  # puts the arrays of a batch on a device; called in a thread
 _AT_EXIT = threading.Event()
 # Before Python's pools end, and long before threads of TensorFlow could wait for Python, and Python for them.
 threading._register_atexit(_AT_EXIT.set)  # type: ignore[attr-defined]
+_collecting = set[int]()  # the threads in which the garbage collector runs
+gc.callbacks.append(
+    lambda phase, _: (_collecting.add if phase == "start" else _collecting.discard)(_thread.get_ident())
+)
 
 
 class Iteration(Iterator[Any]):
@@ -84,12 +89,6 @@ class Iteration(Iterator[Any]):
         self._end = self._end or DatasetError("this iteration was closed: begin another one")
         if not getattr(self._made, "gi_running", False):  # else the running call closes when it returns
             self._close()
-
-
-_collecting = set[int]()  # the threads in which the garbage collector runs
-gc.callbacks.append(
-    lambda phase, _: (_collecting.add if phase == "start" else _collecting.discard)(_thread.get_ident())
-)
 
 
 def _close_in(process: int, made: Iterator[Any], close: Callable[[], None]) -> None:
@@ -292,9 +291,6 @@ class NumpyInput:
         """
         step = step_of(state, self.source.order_facts(), self.folder)
         return type(self)(self.source.starting_at(step, _lanes_of(state)), self.folder)
-
-
-Place: TypeAlias = Callable[[Batch], Any]  # puts the arrays of a batch on a device; called in a thread
 
 
 class OnDevice:

@@ -31,6 +31,16 @@ LIMIT = 1 << 14  # bytes of a record or a feature, with tag and length: a length
 _SHORT = 127  # bytes of a name: its length has one byte
 _AFTER = bytes(160)  # room for a window of the longest head, 141 bytes, at each offset
 _LAYOUTS = 1 << 10  # features with cached heads
+_HIGH, _LOW = np.ogrid[:256, :256]
+_LONG = np.where((_HIGH > 0) & (_HIGH < 128), 3 + (_LOW & 127) + (_HIGH << 7), 0)
+_TOTALS = np.where(_LOW < 128, 2 + _LOW, np.where(_LONG < LIMIT, _LONG, 0)).ravel()
+"""The size of a field with its tag, by the two bytes of its length; 0 for longer ones."""
+SMALL = 8 << 10  # 8 KiB: above this mean size, joining records costs more than scanning each
+SHORT = 16  # mean bytes of numbers per row
+FEW = 8  # records: fewer are scanned
+_KINDS = {"bytes": wire.BYTES, "float32": wire.FLOATS, "int64": wire.INTS}
+_NAMES = {wire.BYTES: "bytes", wire.FLOATS: "floats", wire.INTS: "int64"}
+_Buffer = TypeVar("_Buffer", bytes, memoryview)
 
 
 class Spans(NamedTuple):
@@ -121,22 +131,8 @@ def _head(tag: int, size: int) -> tuple[bytes, int]:
     raise _Differ
 
 
-_HIGH, _LOW = np.ogrid[:256, :256]
-_LONG = np.where((_HIGH > 0) & (_HIGH < 128), 3 + (_LOW & 127) + (_HIGH << 7), 0)
-_TOTALS = np.where(_LOW < 128, 2 + _LOW, np.where(_LONG < LIMIT, _LONG, 0)).ravel()
-"""The size of a field with its tag, by the two bytes of its length; 0 for longer ones."""
 _RECORD = _Heads()
 _heads_of = lru_cache(_LAYOUTS)(_Heads)
-
-
-SMALL = 8 << 10  # 8 KiB: above this mean size, joining records costs more than scanning each
-SHORT = 16  # mean bytes of numbers per row
-FEW = 8  # records: fewer are scanned
-_KINDS = {"bytes": wire.BYTES, "float32": wire.FLOATS, "int64": wire.INTS}
-_NAMES = {wire.BYTES: "bytes", wire.FLOATS: "floats", wire.INTS: "int64"}
-
-
-_Buffer = TypeVar("_Buffer", bytes, memoryview)
 
 
 class _Values(NamedTuple):

@@ -29,6 +29,11 @@ from recordmill.pipeline.reader.remote import RemoteShards
 from recordmill.transforms.contract.stored import RowError
 
 __all__ = ["Numbers", "RecordPlace", "Records", "ShardFile"]
+MOST_BYTES = 2 << 30  # 2 GiB: of a record, a protocol buffer's limit
+BLOCK = 4 << 20  # 4 MiB: one thread's read from a disk or an object store
+Offsets = npt.NDArray[np.uint64]
+ReportDamage = Callable[[int, int, str], None]  # takes a record's number, its byte offset, and a message
+Pieces = list[tuple[int, int, int]]  # each record's number, and the start and end of its data in a piece of the file
 
 
 class RecordPlace(NamedTuple):
@@ -226,13 +231,6 @@ class Records:
                 of_shard = shards == shard
                 records[of_shard] = self._files.kept(shard)[records[of_shard]]
         return shards, records
-
-
-MOST_BYTES = 2 << 30  # 2 GiB: of a record, a protocol buffer's limit
-BLOCK = 4 << 20  # 4 MiB: one thread's read from a disk or an object store
-Offsets = npt.NDArray[np.uint64]
-ReportDamage = Callable[[int, int, str], None]  # takes a record's number, its byte offset, and a message
-Pieces = list[tuple[int, int, int]]  # each record's number, and the start and end of its data in a piece of the file
 
 
 class FrameBatch(NamedTuple):

@@ -34,6 +34,10 @@ from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_object, open_stream
 from recordmill.pipeline.versions.stores.parts import Part
 
+PAUSES = (0.1, 0.5, 2.0)  # seconds before each retry, beside those of the store's client
+CONNECTIONS = 32  # at once
+GAP = 64 << 10  # 64 KiB: reading this much is faster than another request
+
 
 @dataclass(frozen=True)
 class RemotePath:
@@ -160,11 +164,6 @@ class VersionFiles:
             store, folder = open_object(str(self.folder))
             names = (name.removeprefix(folder).lstrip("/") for name in store.names(folder))
             return sorted(name for name in names if name and not name.endswith("/"))  # no console's folder markers
-
-
-PAUSES = (0.1, 0.5, 2.0)  # seconds before each retry, beside those of the store's client
-CONNECTIONS = 32  # at once
-GAP = 64 << 10  # 64 KiB: reading this much is faster than another request
 
 
 class RemoteShards:

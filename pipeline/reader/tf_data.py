@@ -44,6 +44,11 @@ Arrays: TypeAlias = Sequence[npt.NDArray[Any]]  # the arrays of a batch, in a fi
 
 CALLS = {"tensorflow.python.ops.script_ops", "tensorflow.python.data.ops.iterator_ops"}
 EXIT_SECONDS = 30.0  # to end the batches in the making, at most
+MOST_TOGETHER = 16  # batches per call: more delay the first, as a larger graph is traced
+Begin: TypeAlias = Callable[[BatchSource], Any]  # begins the next iteration over a source: `NumpyBatches`
+BUFFER_BYTES = 256 << 20  # 256 MiB of records in the shuffle buffer at most
+BUFFER_RECORDS = 100_000
+FILES_AT_ONCE = 16  # interleaved; few are enough, as shards are shuffled
 
 
 @atexit.register  # runs before TensorFlow's own, registered earlier
@@ -124,11 +129,6 @@ def _grouped(batches: Iterable[Arrays | Exception], most: int) -> Iterator[list[
         yield group
 
 
-MOST_TOGETHER = 16  # batches per call: more delay the first, as a larger graph is traced
-
-Begin: TypeAlias = Callable[[BatchSource], Any]  # begins the next iteration over a source: `NumpyBatches`
-
-
 @tf.autograph.experimental.do_not_convert  # AutoGraph writes files and runs them
 def as_tf_data(source: BatchSource, passes: Passes, begin: Begin) -> tf.data.Dataset:
     """Returns an input's batches; see `Input.as_tf_data`. Ragged lists travel as pairs of values and splits."""
@@ -181,11 +181,6 @@ def _tensor_spec(spec: ArraySpec) -> Any:
 
 def _tensor(spec: ArraySpec, value: Any) -> Any:
     return tf.RaggedTensor.from_row_splits(*value, validate=False) if spec.ragged else value
-
-
-BUFFER_BYTES = 256 << 20  # 256 MiB of records in the shuffle buffer at most
-BUFFER_RECORDS = 100_000
-FILES_AT_ONCE = 16  # interleaved; few are enough, as shards are shuffled
 
 
 @tf.autograph.experimental.do_not_convert  # AutoGraph writes files and runs them

@@ -26,6 +26,12 @@ _SEVENS = np.uint32(0x7F7F7F7F)
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 Result = TypeVar("Result")
+BYTES, FLOATS, INTS = 0x0A, 0x12, 0x1A  # a feature's list: the tags of fields 1, 2, 3
+FIRST, SECOND = 0x0A, 0x12  # the tags of fields 1 and 2 that have a length
+Chunks: TypeAlias = list[memoryview]
+"""The values of a list of bytes, or pieces of packed numbers (varints, little-endian float32), cut between numbers."""
+Lists: TypeAlias = dict[bytes, tuple[int, Chunks]]
+"""The kind of each feature's list (BYTES, FLOATS or INTS) and its content, by name."""
 
 
 class Malformed(ValueError):
@@ -89,15 +95,6 @@ def _short(padded: npt.NDArray[np.uint8], first: Int64s) -> tuple[Int64s, Int64s
     bits *= np.uint32(3)
     words -= bits
     return words.astype(np.int64), long
-
-
-BYTES, FLOATS, INTS = 0x0A, 0x12, 0x1A  # a feature's list: the tags of fields 1, 2, 3
-FIRST, SECOND = 0x0A, 0x12  # the tags of fields 1 and 2 that have a length
-
-Chunks: TypeAlias = list[memoryview]
-"""The values of a list of bytes, or pieces of packed numbers (varints, little-endian float32), cut between numbers."""
-Lists: TypeAlias = dict[bytes, tuple[int, Chunks]]
-"""The kind of each feature's list (BYTES, FLOATS or INTS) and its content, by name."""
 
 
 class _OtherForm(Exception):

@@ -36,6 +36,8 @@ MOST = 20  # problems listed per file; the rest are counted
 _COUNTED = {each: each for each in ("files", "shards", "records")}
 _COUNTED |= {"operations": "operations of graphs", "rows": "raw rows served and read"}
 """The names of the counts, in the report's order."""
+GRAPHS = ("transform_fn", "serving")
+TFDS_FEATURES = "features.json"
 
 
 @dataclass(frozen=True)
@@ -141,10 +143,6 @@ def shown(key: bytes) -> str:
     "'cats/1.jpg'"
     """
     return f"'{printable(key[:80].decode('utf-8', 'backslashreplace'))}{'…' if len(key) > 80 else ''}'"
-
-
-GRAPHS = ("transform_fn", "serving")
-TFDS_FEATURES = "features.json"
 
 
 def check_file(files: VersionFiles, path: str, bytes_: int, sha256: str, name: str = "") -> Findings:

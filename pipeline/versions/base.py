@@ -40,6 +40,10 @@ from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 
 TRIES, PAUSE_SECONDS = 50, 0.2
+FORGOTTEN_FILE = "forgotten.json"
+FORMAT = 1
+FORGOTTEN, LEARNED_OF = "forgotten", "learned_of"
+"""The entry of a manifest's provenance on keys left out, and one name in it."""
 
 
 def latest_of(store: Store) -> Latest | None:
@@ -112,12 +116,6 @@ def _parse_latest(store: Store, content: Content | None, mend: bool) -> Latest |
 def rolls_back(output: str) -> str:
     """Names the command that mends an output with a damaged `LATEST` or live version."""
     return f"`recordmill versions rollback {output} VERSION` makes a version live"
-
-
-FORGOTTEN_FILE = "forgotten.json"
-FORMAT = 1
-FORGOTTEN, LEARNED_OF = "forgotten", "learned_of"
-"""The entry of a manifest's provenance on keys left out, and one name in it."""
 
 
 @dataclass(frozen=True)

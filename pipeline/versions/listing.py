@@ -18,6 +18,8 @@ from recordmill.pipeline.versions.stores.open_store import open_location, open_s
 
 LIVE, HELD_BACK = "live", "held-back"
 BEFORE = re.compile(r"-[1-9]\d{0,5}")
+GRACE_SECONDS = 24 * 3600.0
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 24 * 3600.0}
 
 
 @dataclass(frozen=True)
@@ -140,10 +142,6 @@ def pair(output: str, before: str | None = None, after: str | None = None) -> tu
     store = open_existing(output)
     latest, manifests = latest_of(store), published(store)
     return find_among(manifests, output, before or "-1", latest), find_among(manifests, output, after or LIVE, latest)
-
-
-GRACE_SECONDS = 24 * 3600.0
-UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 24 * 3600.0}
 
 
 def seconds_of(grace: str) -> float:

@@ -41,6 +41,9 @@ _warn_once = cache(logging.getLogger("recordmill").warning)
 OURS = {LATEST_FILE, VERSIONS_FOLDER, BUILDING_FOLDER, LEASES_FOLDER, HISTORY_FILE}
 SHOWN = 3
 MOST_SAME = 16  # newest source keys in `LATEST`
+Choose = Callable[[Latest | None], Manifest]  # maps the pointer to the version to make live
+Moved = tuple[Manifest, str | None]  # the live version, and the name of the previous one, if any
+ROLLED_BACK = "a version of the same inputs was rolled back"  # the line of a version that would undo a person's act
 
 
 def check_output(output: str, but: Collection[str] = ()) -> None:
@@ -205,10 +208,6 @@ def next_sequence(store: Store, latest: Latest | None) -> int:
     return 1 + max([latest.sequence if latest else 0, *(manifest.sequence for manifest in published(store))])
 
 
-Choose = Callable[[Latest | None], Manifest]  # maps the pointer to the version to make live
-Moved = tuple[Manifest, str | None]  # the live version, and the name of the previous one, if any
-
-
 def _check_whole(store: Store, manifest: Manifest, staged: str | None = None) -> None:
     """Checks by listing that every file of a version is there, with its size. Raises: UnsettledOutputError."""
     for name in missing_files(store, manifest, staged):
@@ -272,9 +271,6 @@ def remember_same(output: str, version: str, key: str) -> None:
         return replace(latest, same=(*latest.same, key)[-MOST_SAME:])
 
     compare_and_swap(open_store(output), edit)
-
-
-ROLLED_BACK = "a version of the same inputs was rolled back"  # the line of a version that would undo a person's act
 
 
 def undone(base: Base, version: Manifest) -> tuple[str, ...]:

@@ -33,6 +33,13 @@ PATIENCE_SECONDS = 300.0  # until the wait is an error: a lock is held only for 
 NOTE_SECONDS = 5.0  # until the wait is reported
 OTHERS = stat.S_IRGRP | stat.S_IWGRP | stat.S_IROTH | stat.S_IWOTH  # other users' access to a file
 LOCKS = Path("/proc/locks")  # Linux
+REMOVING_FOLDER = ".removing"  # a folder moves here by one rename before its deletion
+NO_LINKS = {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS}
+"""Errors of disks without links, across two disks, and of a system that forbids links to other users' files."""
+COPIED_BYTES = 4 << 20  # 4 MiB at a time
+_REPLACED = ("LATEST", base.HISTORY_FILE, "forgotten.json", ".leases/*.json", "versions/*/dataset.json")
+"""Files written only under the lock, whose holder may remove their temporary files."""
+_STRAYS = (f"{REMOVING_FOLDER}/*", *(f"{name}.{'[0-9a-f]' * 32}" for name in _REPLACED))
 
 
 def take_lock(folder: Path) -> int:
@@ -104,15 +111,6 @@ def _user(number: int) -> str:
     with suppress(KeyError):
         return f"user {pwd.getpwuid(number).pw_name}"
     return f"user {number}"
-
-
-REMOVING_FOLDER = ".removing"  # a folder moves here by one rename before its deletion
-NO_LINKS = {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS}
-"""Errors of disks without links, across two disks, and of a system that forbids links to other users' files."""
-COPIED_BYTES = 4 << 20  # 4 MiB at a time
-_REPLACED = ("LATEST", base.HISTORY_FILE, "forgotten.json", ".leases/*.json", "versions/*/dataset.json")
-"""Files written only under the lock, whose holder may remove their temporary files."""
-_STRAYS = (f"{REMOVING_FOLDER}/*", *(f"{name}.{'[0-9a-f]' * 32}" for name in _REPLACED))
 
 
 @dataclass
