@@ -37,7 +37,6 @@ from recordmill.transforms.contract.stored import KEY, RowError
 TOGETHER = 2048  # records parsed at once
 EXAMPLES = 5  # keys shown
 EXAMINED = 1_000  # changed rows with compared features
-
 Ints = npt.NDArray[np.int64]
 SHOWN = 20  # lines per section
 OTHERS = ("features", "statistics", "spec", "packages")

@@ -31,7 +31,6 @@ MOST_LATEST_BYTES = 4 << 20  # 4 MiB: it names all versions, perhaps ten thousan
 MOST_MANIFEST_BYTES = 64 << 20  # 64 MiB: 100,000 shards, and as JSON at most 2 GB of memory
 Json = dict[str, Any]
 _Read = TypeVar("_Read")
-
 _Folder = TypeVar("_Folder", bound=Location)
 
 

@@ -79,8 +79,7 @@ class DatasetVersion:
     def class_names(self, feature: str) -> list[str]:
         """Returns the names of a category, or of labels of tokens, by id; if id 0 is for unknown names, it is `[UNK]`.
 
-        Raises:
-            DatasetError: the feature is unknown or not a category.
+        Raises: DatasetError: the feature is unknown or not a category.
         """
         description = self._description(feature)
         if description.ids is None or not description.ids.are_classes:
@@ -90,8 +89,7 @@ class DatasetVersion:
     def vocabulary(self, feature: str) -> list[str]:
         """Returns a feature's words by id: for a text, 0 is the padding `''` and 1 is `[UNK]`.
 
-        Raises:
-            DatasetError: the feature is unknown or lacks a vocabulary, or its file is damaged.
+        Raises: DatasetError: the feature is unknown or lacks a vocabulary, or its file is damaged.
         """
         description = self._description(feature)
         if feature not in self._vocabularies:
@@ -101,8 +99,7 @@ class DatasetVersion:
     def vocabulary_size(self, feature: str) -> int:
         """Returns the number of ids, including special ones: the size of an embedding.
 
-        Raises:
-            DatasetError: the feature is unknown or lacks ids.
+        Raises: DatasetError: the feature is unknown or lacks ids.
         """
         description = self._description(feature)
         if description.ids is None:
@@ -129,8 +126,7 @@ class DatasetVersion:
     def label_counts(self, split: str) -> dict[str, int]:
         """Returns the number of records of each class in a split, in the order of `classes`.
 
-        Raises:
-            DatasetError: the split is unknown, or the label is not a category.
+        Raises: DatasetError: the split is unknown, or the label is not a category.
         """
         classes, counts = self.classes, self.manifest.split(split).label_counts
         if counts is None or len(counts) != len(classes):
@@ -168,8 +164,7 @@ def read_vocabulary(folder: Location, description: Description, feature: str = "
 def read_words(folder: Location, file: str) -> list[str]:
     """Reads a vocabulary's file, one word per line.
 
-    Raises:
-        DatasetError: it is unreadable, or has more than 512 MiB or 16,777,216 lines.
+    Raises: DatasetError: it is unreadable, or has more than 512 MiB or 16,777,216 lines.
     """
     path = folder / file
     data = read_inner(folder, file, MOST_BYTES)

@@ -249,8 +249,7 @@ class NumpyInput:
 
         TensorFlow is not imported. Arrays are the caller's: they are not written to again while they are held.
 
-        Raises:
-            DatasetError: a shard is missing or has another size; during the iteration, DamagedRecordError.
+        Raises: DatasetError: a shard is missing or has another size; during the iteration, DamagedRecordError.
         """
         batches = self._begin(self.source)
         self._latest = batches.meter
@@ -286,8 +285,7 @@ class NumpyInput:
     def resume(self, state: State) -> Self:
         """Returns the same input from a state on, with the batches that would have come next.
 
-        Raises:
-            DatasetError: the state is of another dataset, version (perhaps pruned), order or global batch size.
+        Raises: DatasetError: the state is of another dataset, version (perhaps pruned), order or global batch size.
         """
         step = step_of(state, self.source.order_facts(), self.folder)
         return type(self)(self.source.starting_at(step, _lanes_of(state)), self.folder)

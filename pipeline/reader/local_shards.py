@@ -29,13 +29,10 @@ from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.wire import windows
 
 MOST_OPEN = 16_000  # shards, of two maps each: half of Linux' limit for a process (vm.max_map_count)
-
 COPIED = 2 << 10  # 2 KiB: up to here a copy is faster than a view of the map
 GAP = 4 << 10  # 4 KiB: reading them takes as long as another call
 TOGETHER = 8  # records a shard: fewer are read faster one by one
-
 Numbers: TypeAlias = npt.NDArray[np.int64]
-
 Frame: TypeAlias = bytes | npt.NDArray[np.uint8]
 """A record, with its header and footer or without; an array is a view of a map or a block."""
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 LEAST = {"batch_size": 1, "start_step": 0, "workers": 0, "max_skipped": 0, "threads": 1, "cache_bytes": 1}
 THE_LABEL = "(the dataset's label)"  # the label named in the manifest
-
 Default = TypeVar("Default")
 _ONE = re.compile(r"(?P<name>[^\[\]+]+?)(?:\[(?P<first>-?\d+%?)?:(?P<end>-?\d+%?)?\])?")
 FORM = "a split is written like train, train[:80%], train[100:200] or train+validation"

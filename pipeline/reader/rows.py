@@ -44,7 +44,6 @@ AHEAD_BYTES = 256 << 20  # 256 MiB of records: the next block of every lane
 AT_ONCE = 1024  # records planned together by `_read_ahead`
 LABELS_AT_ONCE = 65_536  # labels read together, for `balance`
 LENGTHS = "@lengths"  # the column with the numbers of values of a packed row's pieces
-
 Batch: TypeAlias = Any
 """`(features, label)`, or `features` alone; with `pad`, `(features, label, weight)`, or `(features, weight)`."""
 

@@ -38,10 +38,7 @@ from recordmill.transforms.numpy.buffers import SMALL
 from recordmill.transforms.tensorflow.features import parse
 
 MOST_BYTES = 16 << 20  # 16 MiB: larger batches do not wait for each other
-
 Arrays: TypeAlias = Sequence[npt.NDArray[Any]]  # the arrays of a batch, in a fixed order
-
-
 CALLS = {"tensorflow.python.ops.script_ops", "tensorflow.python.data.ops.iterator_ops"}
 EXIT_SECONDS = 30.0  # to end the batches in the making, at most
 MOST_TOGETHER = 16  # batches per call: more delay the first, as a larger graph is traced

@@ -23,7 +23,6 @@ from recordmill.transforms.contract.bounds import RECORD_FEATURES, RECORD_VALUES
 PADDING = 3  # bytes after the last integer: `decode` reads a word at each
 LONGEST = 10  # bytes: 64 bits
 _SEVENS = np.uint32(0x7F7F7F7F)
-
 Int64s: TypeAlias = npt.NDArray[np.int64]
 Result = TypeVar("Result")
 BYTES, FLOATS, INTS = 0x0A, 0x12, 0x1A  # a feature's list: the tags of fields 1, 2, 3

@@ -40,7 +40,6 @@ LOG = logging.getLogger("recordmill")
 Made = TypeVar("Made")
 Asked = TypeVar("Asked")
 Pairs: TypeAlias = Generator[tuple[Asked, Made], None, None]
-
 AHEAD = 2  # batches per worker: one in the making, one ready or next
 LEAST_IMAGES, LEAST_RECORDS = 2_000, 200_000  # in an iteration: a second's work for one core
 MOST_FOR_ROWS = 8  # taking a batch of texts over costs a tenth of making it

@@ -36,11 +36,9 @@ from recordmill.transforms.contract.stored import KEY, Column, Ragged, RowError,
 
 MANY_BYTES = 256 << 20  # 256 MiB of shards take a second or more, as long as processes take to start
 TURNS = 4  # portions of shards per process, to balance the load
-
 TOGETHER = 2048  # records parsed at once
 ShardNumber: TypeAlias = tuple[str, int]  # a split, and a shard's number there, from 0
 CheckedShard: TypeAlias = tuple[Findings, Counter[int]]  # a shard's findings, and its number of records by label id
-
 QUICK = "records, indexes, counts: `--quick` compares only sizes and digests"
 NO_PARITY = "training = serving: give --spec dataset.yaml; its sources must be at their paths"
 
