@@ -20,10 +20,9 @@ import numpy as np
 from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, allow, inner_paths, renamed, shard_file, span_file
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Manifest, Shard, Span, Split, version_folder
 from recordmill.pipeline.dataset.manifest_parts import PackFile
-from recordmill.pipeline.dataset.packs import PackIndex
 from recordmill.pipeline.dataset.paths import attempt_name, locate, path_within, read_checked
 from recordmill.pipeline.dataset.placement import digest
-from recordmill.pipeline.dataset.tfrecord import FRAME_BYTES, ShardWriter
+from recordmill.pipeline.dataset.tfrecord import FRAME_BYTES, PackIndex, ShardWriter
 from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.facts.sidecars import SIDECARS, with_sidecars
 from recordmill.pipeline.reader.parsing import parse

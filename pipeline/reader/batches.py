@@ -9,8 +9,8 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from recordmill.pipeline.dataset.packs import PackIndex
 from recordmill.pipeline.dataset.paths import ADVICE
+from recordmill.pipeline.dataset.tfrecord import PackIndex
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.reader.metrics import Counters

@@ -22,9 +22,8 @@ import numpy.typing as npt
 from recordmill.pipeline.dataset.file_names import check_content, shard_paths
 from recordmill.pipeline.dataset.manifest import Shard, index_bytes
 from recordmill.pipeline.dataset.manifest_parts import PackFile
-from recordmill.pipeline.dataset.packs import PackIndex
 from recordmill.pipeline.dataset.paths import ADOPT, ADVICE, file_bytes, open_file, real_place, seen_as
-from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, frame_head, frame_tails
+from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, PackIndex, frame_head, frame_tails
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.wire import windows
 

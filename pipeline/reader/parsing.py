@@ -30,7 +30,6 @@ from recordmill.transforms.contract.stored import Column, Ragged, RowError, Stor
 LIMIT = 1 << 14  # bytes of a record or a feature, with tag and length: a length has at most two bytes
 _SHORT = 127  # bytes of a name: its length has one byte
 _AFTER = bytes(160)  # room for a window of the longest head, 141 bytes, at each offset
-_LAYOUTS = 1 << 10  # features with cached heads
 _HIGH, _LOW = np.ogrid[:256, :256]
 _LONG = np.where((_HIGH > 0) & (_HIGH < 128), 3 + (_LOW & 127) + (_HIGH << 7), 0)
 _TOTALS = np.where(_LOW < 128, 2 + _LOW, np.where(_LONG < LIMIT, _LONG, 0)).ravel()
@@ -132,7 +131,7 @@ def _head(tag: int, size: int) -> tuple[bytes, int]:
 
 
 _RECORD = _Heads()
-_heads_of = lru_cache(_LAYOUTS)(_Heads)
+_heads_of = lru_cache(1 << 10)(_Heads)
 
 
 class _Values(NamedTuple):

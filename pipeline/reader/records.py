@@ -18,8 +18,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.dataset.packs import PackIndex
-from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, frame_head, frame_tails, record_length
+from recordmill.pipeline.dataset.tfrecord import (
+    FOOTER_BYTES,
+    HEADER_BYTES,
+    PackIndex,
+    frame_head,
+    frame_tails,
+    record_length,
+)
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.reader.block_cache import BlockCache
@@ -29,6 +35,7 @@ from recordmill.pipeline.reader.remote import RemoteShards
 from recordmill.transforms.contract.stored import RowError
 
 __all__ = ["Numbers", "RecordPlace", "Records", "ShardFile"]
+
 MOST_BYTES = 2 << 30  # 2 GiB: of a record, a protocol buffer's limit
 BLOCK = 4 << 20  # 4 MiB: one thread's read from a disk or an object store
 Offsets = npt.NDArray[np.uint64]

@@ -24,8 +24,8 @@ import numpy as np
 
 from recordmill.pipeline.dataset.file_names import check_content, shard_paths
 from recordmill.pipeline.dataset.manifest import Shard
-from recordmill.pipeline.dataset.packs import PackIndex
 from recordmill.pipeline.dataset.paths import ADVICE, Location, check_place, locate, open_file
+from recordmill.pipeline.dataset.tfrecord import PackIndex
 from recordmill.pipeline.errors import FORBIDDEN, NOT_FOUND, DatasetError, ExitCode, code_of, status_of
 from recordmill.pipeline.reader.block_cache import Block, BlockCache
 from recordmill.pipeline.reader.local_shards import COPIED, Frame, Numbers, ShardFile, check_size, kept_numbers

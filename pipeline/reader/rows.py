@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.dataset.packs import PackIndex, rows_together
 from recordmill.pipeline.dataset.paths import ADVICE
+from recordmill.pipeline.dataset.tfrecord import PackIndex, rows_together
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader import order as orders
 from recordmill.pipeline.reader.block_cache import BlockCache
@@ -97,7 +97,13 @@ class Rows:
 
     def __call__(self, steps: Sequence[int]) -> list[Batch | None]:
         """Returns the batches of steps, counted from epoch 0; None if all records of a batch are damaged."""
-        chosen = [self._of_step(step) for step in steps]
+        request, chosen = self.request, list[Chosen]()
+        for step in steps:
+            epoch, in_epoch = divmod(step, request.steps.of_epoch)
+            positions = request.steps.positions(in_epoch)
+            missing = request.given.batch_size - len(positions) if request.given.pad else 0
+            chosen.append(self.choose(epoch, np.pad(positions, (0, missing)) if missing else positions))
+            chosen[-1].weights[len(positions) :] = 0  # the split's first record fills the batch
         self._read_ahead(steps[0])
         return [self.batch(each, *read) for each, read in zip(chosen, self.read(chosen), strict=True)]
 
@@ -112,17 +118,6 @@ class Rows:
         """Returns the records at positions of an epoch."""
         numbers = self._selected(self.order(epoch, positions))
         return Chosen(epoch, positions, numbers, np.ones(len(positions), np.float32))
-
-    def _of_step(self, step: int) -> Chosen:
-        """Returns a step's records; `pad` fills the batch with the split's first record."""
-        steps, given = self.request.steps, self.request.given
-        epoch, in_epoch = divmod(step, steps.of_epoch)
-        positions = steps.positions(in_epoch)
-        if not given.pad:
-            return self.choose(epoch, positions)
-        chosen = self.choose(epoch, np.pad(positions, (0, given.batch_size - len(positions))))
-        chosen.weights[len(positions) :] = 0
-        return chosen
 
     def _read_ahead(self, step: int) -> None:
         """Begins to fetch the blocks of the epoch's steps from `step` on, `AHEAD_BYTES` ahead."""

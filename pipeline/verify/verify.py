@@ -18,8 +18,8 @@ import numpy.typing as npt
 from recordmill.dataset import open_dataset
 from recordmill.pipeline.dataset.file_names import shown_paths
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest, Shard, index_bytes
-from recordmill.pipeline.dataset.packs import PackIndex
 from recordmill.pipeline.dataset.placement import Layout, hash_keys, shard_of
+from recordmill.pipeline.dataset.tfrecord import PackIndex
 from recordmill.pipeline.dataset.version import parts_to_parse
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.reader.local_shards import ShardFile, kept_numbers

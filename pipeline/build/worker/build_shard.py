@@ -36,8 +36,7 @@ from recordmill.pipeline.build.worker.shard_report import Ids, ShardTotals, Stor
 from recordmill.pipeline.dataset.examples import examples
 from recordmill.pipeline.dataset.file_names import shard_file
 from recordmill.pipeline.dataset.manifest import Json
-from recordmill.pipeline.dataset.packs import pack
-from recordmill.pipeline.dataset.tfrecord import ShardWriter
+from recordmill.pipeline.dataset.tfrecord import ShardWriter, pack
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.parallel import in_order
 from recordmill.pipeline.sources.faults import Fault, Faults, Reject

@@ -20,7 +20,6 @@ from recordmill.pipeline.versions.stores.parts import OPTIONS, PART_BYTES, Part,
 
 TIMEOUT_SECONDS = 60  # for an answer's next bytes
 CREDENTIALS_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
-_PROJECT = "recordmill"  # required by the library, but used only to make buckets
 
 
 class GcsStore(BucketStore):
@@ -39,7 +38,7 @@ class GcsStore(BucketStore):
         none_found = load("google.auth.exceptions", self.url, "gcp").DefaultCredentialsError
         with refusals(self.url, "reached"):
             try:
-                client = library.Client(project=_PROJECT)
+                client = library.Client(project="recordmill")  # required, but used only to make buckets
             except none_found:
                 if CREDENTIALS_FILE in os.environ:
                     raise
