@@ -107,7 +107,11 @@ class Usual:
     def after(self, new: Iterable[Figure], rows: Mapping[str, int]) -> "Usual":
         """Returns the next version's entry: adds the new spans' rows and figures, and drops the oldest by name."""
         all_rows = dict(sorted({**self.rows, **rows}.items()))
-        last, new = {name: name for name in _last(all_rows)}, list(new)
+        new, alike = list(new), defaultdict[str, list[str]](list)  # the series of like names
+        for name in all_rows:
+            alike[_shape(name)].append(name)
+        ends = {shape: -(HOURS if shape.endswith("T00") else DAYS) for shape in alike}
+        last = {name: name for shape, names in alike.items() for name in names[ends[shape] :]}
         near = [each for each in new if each.limit is not None and each.value * SLACK > each.limit]
         held = {figure.span for figure in new if figure.is_breach}
         return Usual(
@@ -133,14 +137,6 @@ def _shape(span: str) -> str:
     return re.sub(r"\d", "0", span)
 
 
-def _last(spans: Iterable[str]) -> set[str]:
-    """Returns the last spans of each series of like names."""
-    alike = defaultdict[str, list[str]](list)
-    for name in spans:
-        alike[_shape(name)].append(name)
-    return {name for shape, names in alike.items() for name in names[-(HOURS if shape.endswith("T00") else DAYS) :]}
-
-
 def _with(past: Past, figures: Iterable[Figure]) -> Past:
     added = {rule: {name: dict(spans) for name, spans in each.items()} for rule, each in past.items()}
     for figure in figures:
@@ -162,28 +158,22 @@ def _only(past: Past, names: Mapping[str, str]) -> Past:
 
 def _profile(folder: Location, manifest: Manifest, span: str) -> SpanProfile:
     """Reads a span's profile. Raises: DatasetError: its report or sums are broken."""
-    path = span_file(span, REPORT)
+    path, sums = span_file(span, REPORT), span_file(span, "summaries/pixels/")
+    totals, moments = dict[str, dict[int, Counter[str]]](), dict[str, dict[str, Any]]()
     try:
         report = manifest_parts.read_report(read_inner(folder, path, manifest_parts.MOST_BYTES))
         profiles = profile.by_split(filter(None, report["shards"]))
-        return SpanProfile(profiles, _pixels(folder, manifest, span_file(span, "summaries/pixels/")))
+        for file in (file for file in manifest.files if file.startswith(sums)):
+            data = read_inner(folder, file, manifest_parts.MOST_BYTES)
+            for row in arrow_tables.read_table(folder, file, data).to_pylist():
+                total = totals.setdefault(row["feature"], {}).setdefault(row["channel"], Counter())
+                total.update({name: row[name] for name in profile.PIXEL_SUMS})
+        for name, each in totals.items():
+            channels = len(manifest.statistics.get(name, {}).get("mean", each))
+            moments[name] = profile.pixel_moments([each[channel] for channel in sorted(each)], channels)
+        return SpanProfile(profiles, moments)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DatasetError(f"{folder / path} is broken ({error}): build again") from None
-
-
-def _pixels(folder: Location, manifest: Manifest, sums: str) -> dict[str, dict[str, Any]]:
-    """Returns `mean` and `variance` by channel, and the number of summed `images`."""
-    totals = dict[str, dict[int, Counter[str]]]()
-    for path in (path for path in manifest.files if path.startswith(sums)):
-        data = read_inner(folder, path, manifest_parts.MOST_BYTES)
-        for row in arrow_tables.read_table(folder, path, data).to_pylist():
-            total = totals.setdefault(row["feature"], {}).setdefault(row["channel"], Counter())
-            total.update({name: row[name] for name in profile.PIXEL_SUMS})
-    moments = dict[str, dict[str, Any]]()
-    for name, each in totals.items():
-        channels = len(manifest.statistics.get(name, {}).get("mean", each))
-        moments[name] = profile.pixel_moments([each[channel] for channel in sorted(each)], channels)
-    return moments
 
 
 @dataclass(frozen=True)
