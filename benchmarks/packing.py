@@ -18,7 +18,7 @@ from measure import ROOT
 
 sys.path.insert(0, str(ROOT))
 
-from recordmill.pipeline.dataset.packs import pack  # noqa: E402
+from recordmill.pipeline.dataset.tfrecord import pack  # noqa: E402
 
 try:
     import grain.python

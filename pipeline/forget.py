@@ -17,14 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from recordmill.pipeline.dataset.adopted_files import allow
-from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, inner_paths, renamed, shard_file, span_file
+from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, allow, inner_paths, renamed, shard_file, span_file
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Manifest, Shard, Span, Split, version_folder
 from recordmill.pipeline.dataset.manifest_parts import PackFile
-from recordmill.pipeline.dataset.packs import PackIndex
 from recordmill.pipeline.dataset.paths import attempt_name, locate, path_within, read_checked
 from recordmill.pipeline.dataset.placement import digest
-from recordmill.pipeline.dataset.tfrecord import FRAME_BYTES, ShardWriter
+from recordmill.pipeline.dataset.tfrecord import FRAME_BYTES, PackIndex, ShardWriter
 from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.facts.sidecars import SIDECARS, with_sidecars
 from recordmill.pipeline.reader.parsing import parse
@@ -38,14 +36,20 @@ from recordmill.pipeline.rows import (
     open_records,
     without_rejects,
 )
-from recordmill.pipeline.versions import forgotten as forgetting
 from recordmill.pipeline.versions import leases, publishing
-from recordmill.pipeline.versions.base import Base
+from recordmill.pipeline.versions.base import (
+    FORGOTTEN,
+    LEARNED_OF,
+    Base,
+    Forgotten,
+    add_forgotten,
+    latest_of,
+    places,
+    source_key_of,
+)
 from recordmill.pipeline.versions.build_folders import RUN, building_folder, remove_run
 from recordmill.pipeline.versions.files import KeptFiles, inventory
-from recordmill.pipeline.versions.forgotten import FORGOTTEN, LEARNED_OF, Forgotten
 from recordmill.pipeline.versions.history import Entry, recorded
-from recordmill.pipeline.versions.latest import latest_of
 from recordmill.pipeline.versions.leases import Lease, OnWait
 from recordmill.pipeline.versions.listing import held, open_existing
 from recordmill.pipeline.versions.prune import remove_superseded
@@ -88,7 +92,7 @@ def forget(output: str, keys: Collection[bytes] = (), on_wait: OnWait = lambda _
         raise OutputError(f"{output} has no live version to forget rows of: the list was not written")
     with recorded(output, "forget", reason) as changes:
         base = Base.read(output)
-        listed = forgetting.add_forgotten(store, keys, forgetting.places(base.live))
+        listed = add_forgotten(store, keys, places(base.live))
         changes["keys"] = len(listed.keys) - len(base.forgotten.keys)
         with leases.hold(store, leases.BUILD, on_wait) as lease:
             return _forget(store, Base.read(output), lease, sorted(set(keys)), changes)
@@ -131,7 +135,7 @@ def _forget(store: Store, base: Base, lease: Lease, keys: Sequence[bytes], chang
         rows = list(find_digests(base.folder, allow(live, base.folder), named.digests))
         rejects = without_rejects(base.folder, live, named)
         if live.adopted:
-            gone = forgetting.add_forgotten(store, [content_of(row.data) for row in rows])
+            gone = add_forgotten(store, [content_of(row.data) for row in rows])
             base = replace(base, forgotten=gone)
         manifest = _Removal(store, output, live, gone, rows, rejects).publish(base, lease)
         moved = {"version": manifest.version, "live_before": base.version, "live_after": manifest.version}
@@ -185,7 +189,7 @@ class _Removal:
         for path, data in self.rejects.files.items():
             path_within(assembled, path).write_bytes(data)
         own = [shard.file for split in splits.values() for shard in split.shards if shard.version is None]
-        lost, sources, source_key = self._count(self.rows), base.sources, forgetting.source_key_of(base)
+        lost, sources, source_key = self._count(self.rows), base.sources, source_key_of(base)
         if len(sources) == 1:  # else the rows' origins are unknown
             sources = (_with_forgotten(sources[0], lost, self.rejects.removed),)
         learned_of = (base.provenance.get(FORGOTTEN) or {}).get(LEARNED_OF, base.version)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from recordmill.pipeline.dataset import manifest as manifests
-from recordmill.pipeline.dataset.adopted_files import allow
+from recordmill.pipeline.dataset.file_names import allow
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Manifest, read_manifest
 from recordmill.pipeline.dataset.paths import read_inner
 from recordmill.pipeline.dataset.version import DatasetVersion

@@ -71,7 +71,7 @@ WRITERS = {
     "pipeline/adopt/adopt": "_assemble adopt",
     "pipeline/adopt/assemble": "Assembly._split Assembly._write_rejects Assembly.assemble",
     "pipeline/adopt/scanned": "scan_file take_over",
-    "pipeline/dataset/adopted_files": "remember",
+    "pipeline/dataset/file_names": "remember",
     "pipeline/build/analysis/graph": "_keep_export keep_analyzed keep_graph make_preprocessing",
     "pipeline/build/attempt/attempts": "begin LocalPlace.__init__ LocalPlace.new_run LocalPlace.take_over Run.give_up",
     "pipeline/build/beam/jobs": "_make_graph",
@@ -107,11 +107,11 @@ WRITERS = {
     "pipeline/verify/parity": "with_parity",
     "pipeline/versions/build_folders": "_remove_empty remove_run",
     "pipeline/versions/stores/bucket": "BucketStore._upload",
-    "pipeline/versions/stores/folder_lock": "_restrict _try",
     "pipeline/versions/stores/gcs": "_ResumableUpload.__init__",
     "pipeline/versions/stores/local": (
         "LocalStore._within LocalStore.copy LocalStore.create LocalStore.delete LocalStore.locked LocalStore.remove "
-        "LocalStore.reveal LocalStore.stage LocalStore.write LocalStore.write_if _delete _remove_empty _replace"
+        "LocalStore.reveal LocalStore.stage LocalStore.write LocalStore.write_if _delete _remove_empty _replace "
+        "_restrict _try"
     ),
     "transforms/numpy/buffers": "new_file",
     "transforms/tensorflow/transform_graph": "export_serving",

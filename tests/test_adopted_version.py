@@ -26,8 +26,8 @@ from recordmill import (
     open_tfrecords,
     serving_model,
 )
-from recordmill.pipeline.dataset import adopted_files
-from recordmill.pipeline.dataset.adopted_files import allow
+from recordmill.pipeline.dataset import file_names
+from recordmill.pipeline.dataset.file_names import allow
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, read_manifest
 from recordmill.pipeline.export.export import export
 from recordmill.pipeline.reader.metrics import FETCHED
@@ -392,7 +392,7 @@ def test_what_is_allowed(dataset: Dataset, tmp_path: Path, monkeypatch: pytest.M
     def allows(root: str, *files: str) -> bool:
         shards = tuple(replace(each, root=root) for each in manifest.splits["train"].shards)
         given = replace(manifest, splits={"train": replace(manifest.splits["train"], shards=shards)})
-        return all(isinstance(each.root, adopted_files.Allowed) for each in allow(given, folder, files).shards)
+        return all(isinstance(each.root, file_names.Allowed) for each in allow(given, folder, files).shards)
 
     assert not allows(real)
     assert all(allows(real, each) for each in (real, str(tmp_path), f"{real}/train-*", f"{real}/"))

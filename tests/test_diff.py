@@ -12,8 +12,7 @@ import pytest
 
 from recordmill.dataset import Dataset, open_dataset
 from recordmill.pipeline.cli import inspect_commands
-from recordmill.pipeline.compare.diff import changes, diff
-from recordmill.pipeline.compare.rows import RowChanges, bytes_to_read, compare_rows
+from recordmill.pipeline.compare.diff import RowChanges, bytes_to_read, changes, compare_rows, diff
 from recordmill.pipeline.dataset.manifest import LATEST_FILE, DatasetError, Latest, read_manifest
 from recordmill.pipeline.dataset.profile import FILE as PROFILE
 from recordmill.pipeline.dataset.profile import FeatureProfile, to_text

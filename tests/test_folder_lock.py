@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from recordmill.pipeline.errors import ExitCode, code_of
-from recordmill.pipeline.versions.stores import folder_lock
+from recordmill.pipeline.versions.stores import local
 from recordmill.pipeline.versions.stores.base import OutputError, UnsettledOutputError
-from recordmill.pipeline.versions.stores.folder_lock import LOCK_FILE, take_lock
+from recordmill.pipeline.versions.stores.local import LOCK_FILE, take_lock
 from recordmill.pipeline.versions.stores.open_store import open_store
 from tests.constants import constants
 from tests.messages import assert_names, raises
@@ -44,7 +44,7 @@ def held_by_a_reader(file: Path) -> Iterator[int]:
 @pytest.fixture
 def impatient() -> Iterator[None]:
     """Waits for a lock for a moment only."""
-    with constants(folder_lock, PATIENCE_SECONDS=0.3, NOTE_SECONDS=0.05):
+    with constants(local, PATIENCE_SECONDS=0.3, NOTE_SECONDS=0.05):
         yield
 
 

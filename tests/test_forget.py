@@ -25,8 +25,7 @@ from recordmill.pipeline.spec.model import load_spec
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.acts import reject
-from recordmill.pipeline.versions.base import Base
-from recordmill.pipeline.versions.forgotten import Forgotten, read_forgotten
+from recordmill.pipeline.versions.base import Base, Forgotten, read_forgotten
 from recordmill.pipeline.versions.history import read_history
 from recordmill.pipeline.versions.listing import list_versions
 from recordmill.pipeline.versions.stores.base import OutputError

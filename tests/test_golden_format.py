@@ -27,8 +27,8 @@ from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.json_values import read_as
 from recordmill.pipeline.reader.iteration import step_of
 from recordmill.pipeline.versions import acts
+from recordmill.pipeline.versions.base import read_forgotten
 from recordmill.pipeline.versions.files import needs_of
-from recordmill.pipeline.versions.forgotten import read_forgotten
 from recordmill.pipeline.versions.listing import find
 from recordmill.pipeline.versions.publishing import published
 from recordmill.pipeline.versions.stores.open_store import open_store

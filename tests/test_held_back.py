@@ -10,7 +10,7 @@ from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.dataset.manifest import DatasetError, Latest, read_latest
 from recordmill.pipeline.versions import prune as prunes
 from recordmill.pipeline.versions.acts import approve, pin, reject, rollback
-from recordmill.pipeline.versions.forgotten import add_forgotten
+from recordmill.pipeline.versions.base import add_forgotten
 from recordmill.pipeline.versions.listing import find, held, list_versions
 from recordmill.pipeline.versions.prune import prune, sweep
 from recordmill.pipeline.versions.stores.base import OutputError, UnsettledOutputError

@@ -28,7 +28,7 @@ from recordmill.pipeline.inspection import StoredImage
 from recordmill.pipeline.json_values import MOST_CONTAINERS, Count, parse_json, read_as
 from recordmill.pipeline.rows import MOST_LINE_BYTES, read_reject_lines
 from recordmill.pipeline.versions import history, leases
-from recordmill.pipeline.versions.forgotten import FORGOTTEN_FILE, read_forgotten
+from recordmill.pipeline.versions.base import FORGOTTEN_FILE, read_forgotten
 from recordmill.pipeline.versions.stores.base import Content
 from recordmill.pipeline.versions.stores.open_store import open_store
 from recordmill.transforms.contract.kinds import read_description

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from recordmill import Dataset, DatasetError, Input, mix, open_dataset
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.cli.commands import main
-from recordmill.pipeline.dataset import packs
+from recordmill.pipeline.dataset import tfrecord
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.dataset.manifest_parts import Pack, PackFile
-from recordmill.pipeline.dataset.packs import PackIndex, pack
+from recordmill.pipeline.dataset.tfrecord import PackIndex, pack
 from recordmill.pipeline.forget import forget
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.verify.verify import verify
@@ -85,7 +85,7 @@ def test_a_manifest_of_other_packs_is_refused(pack: Pack, index: PackFile | None
 
 def test_groups_hold_neighbours_and_waste_little(monkeypatch: pytest.MonkeyPatch) -> None:
     lengths = np.clip(np.random.default_rng(0).lognormal(4, 1, 60_000).astype(np.int64), 1, None)
-    monkeypatch.setattr(packs, "GROUP_IDS", 0)
+    monkeypatch.setattr(tfrecord, "GROUP_IDS", 0)
     made = pack(lengths, 512, split=False)
     spread = [max(each)[0] - min(each)[0] for each in pieces(made)]
     assert max(spread) < 5_000

@@ -24,9 +24,8 @@ from recordmill.pipeline.dataset.manifest import (
 )
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.versions import acts, build_folders, publishing
-from recordmill.pipeline.versions import latest as latest_file
-from recordmill.pipeline.versions.base import Base
-from recordmill.pipeline.versions.latest import compare_and_swap
+from recordmill.pipeline.versions import base as base_file
+from recordmill.pipeline.versions.base import Base, compare_and_swap
 from recordmill.pipeline.versions.leases import BUILD, Lease, LeaseLostError, hold
 from recordmill.pipeline.versions.publishing import OutputError
 from recordmill.pipeline.versions.stores.base import Store, UnsettledOutputError
@@ -403,7 +402,7 @@ def test_a_bucket_that_holds_something_else_is_refused(tmp_path: Path) -> None:
 
 def test_a_pointer_that_never_rests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_store(str(tmp_path))
-    monkeypatch.setattr(latest_file, "PAUSE_SECONDS", 0)
+    monkeypatch.setattr(base_file, "PAUSE_SECONDS", 0)
 
     def busy(latest: Latest | None) -> Latest:
         (tmp_path / "LATEST").write_text(Latest("v", time.time_ns()).to_text())

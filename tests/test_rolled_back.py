@@ -14,8 +14,8 @@ from recordmill.pipeline.dataset.manifest import Latest
 from recordmill.pipeline.errors import ExitCode
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions.acts import approve, reject, rollback
+from recordmill.pipeline.versions.base import latest_of
 from recordmill.pipeline.versions.history import read_history
-from recordmill.pipeline.versions.latest import latest_of
 from recordmill.pipeline.versions.listing import list_versions
 from recordmill.pipeline.versions.prune import prune
 from recordmill.pipeline.versions.publishing import GateBreachedError, Published

@@ -12,7 +12,7 @@ import pytest
 from recordmill import Dataset, DatasetError, UserError, mix, open_dataset
 from recordmill.pipeline.reader import block_cache
 from recordmill.pipeline.reader.block_cache import FOLDER, MARK, PART
-from recordmill.pipeline.versions.forgotten import Forgotten
+from recordmill.pipeline.versions.base import Forgotten
 from recordmill.pipeline.versions.stores.open_store import open_bucket
 from tests.constants import constants
 from tests.emulators import s3

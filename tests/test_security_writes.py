@@ -16,7 +16,7 @@ import pytest
 from recordmill.pipeline.cli import commands
 from recordmill.pipeline.dataset.manifest import DatasetError, Latest, Manifest, read_manifest
 from recordmill.pipeline.dataset.paths import path_within, replacing
-from recordmill.pipeline.versions.forgotten import Forgotten
+from recordmill.pipeline.versions.base import Forgotten
 from recordmill.pipeline.versions.listing import list_versions
 from recordmill.pipeline.versions.stores.local import LocalStore
 from tests.messages import raises

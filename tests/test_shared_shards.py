@@ -13,7 +13,7 @@ import pytest
 
 from recordmill import open_dataset
 from recordmill.pipeline.cli.commands import app
-from recordmill.pipeline.compare.rows import compare_rows
+from recordmill.pipeline.compare.diff import compare_rows
 from recordmill.pipeline.dataset.file_names import shard_paths
 from recordmill.pipeline.dataset.manifest import DatasetError, Manifest, Shard, read_latest
 from recordmill.pipeline.verify.verify import verify

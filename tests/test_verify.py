@@ -17,8 +17,7 @@ from recordmill.pipeline.dataset.tfrecord import frame
 from recordmill.pipeline.graphs import UnsafeGraphError
 from recordmill.pipeline.reader import records as walk
 from recordmill.pipeline.verify import verify as whole
-from recordmill.pipeline.verify.files import serving_model
-from recordmill.pipeline.verify.report import MOST
+from recordmill.pipeline.verify.files import MOST, serving_model
 from recordmill.pipeline.verify.verify import verify
 from tests import published
 from tests.constants import constants

@@ -19,7 +19,7 @@ from recordmill.pipeline.dataset.manifest import DatasetError, Latest, read_late
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.versions import build_folders, leases, publishing
 from recordmill.pipeline.versions.acts import pin, rollback, unpin
-from recordmill.pipeline.versions.latest import compare_and_swap
+from recordmill.pipeline.versions.base import compare_and_swap
 from recordmill.pipeline.versions.leases import BUILD, hold
 from recordmill.pipeline.versions.listing import choose, find, list_versions, seconds_of
 from recordmill.pipeline.versions.prune import _Pruning, prune, sweep

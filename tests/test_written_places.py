@@ -17,7 +17,7 @@ from recordmill.pipeline.dataset.manifest import Latest, read_manifest
 from recordmill.pipeline.private_folder import PREFIX
 from recordmill.pipeline.versions import leases
 from recordmill.pipeline.versions.files import inventory
-from recordmill.pipeline.versions.stores import folder_lock
+from recordmill.pipeline.versions.stores import local
 from tests.constants import constants
 from tests.opened import snapshot, written
 from tests.places import EARLIER, PLACES, WRITERS, place_of, writers
@@ -88,7 +88,7 @@ def place(tmp_path: Path, good: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     fill(tmp_path, good)
     monkeypatch.chdir(tmp_path / "cwd")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temp"))
-    with constants(leases, PATIENCE_SECONDS=0.2, POLL_SECONDS=0.01), constants(folder_lock, PATIENCE_SECONDS=0.2):
+    with constants(leases, PATIENCE_SECONDS=0.2, POLL_SECONDS=0.01), constants(local, PATIENCE_SECONDS=0.2):
         yield tmp_path
 
 

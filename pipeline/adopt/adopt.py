@@ -40,7 +40,7 @@ from recordmill.pipeline.adopt.scanned import (
     take_over,
 )
 from recordmill.pipeline.compare.figures import Figure, breach_lines
-from recordmill.pipeline.dataset.adopted_files import remember
+from recordmill.pipeline.dataset.file_names import remember
 from recordmill.pipeline.dataset.manifest import Json, Manifest
 from recordmill.pipeline.dataset.paths import check_name
 from recordmill.pipeline.errors import ExitCode, did_you_mean, listed
@@ -50,9 +50,8 @@ from recordmill.pipeline.reader.records import FrameWalk
 from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.sources.files import LocalFiles, StoreFiles
 from recordmill.pipeline.versions import leases, publishing
-from recordmill.pipeline.versions.base import Base
+from recordmill.pipeline.versions.base import Base, Forgotten, add_forgotten, places
 from recordmill.pipeline.versions.build_folders import RUN, building_folder, remove_run
-from recordmill.pipeline.versions.forgotten import Forgotten, add_forgotten, places
 from recordmill.pipeline.versions.history import recorded
 from recordmill.pipeline.versions.leases import OnWait
 from recordmill.pipeline.versions.publishing import ROLLED_BACK, GateBreachedError, Published, undone

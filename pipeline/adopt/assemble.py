@@ -20,9 +20,8 @@ from recordmill.pipeline.dataset.file_names import shard_file
 from recordmill.pipeline.dataset.manifest import Json, Manifest, Shard, Split
 from recordmill.pipeline.dataset.paths import path_within
 from recordmill.pipeline.reader import wire
+from recordmill.pipeline.versions.base import FORGOTTEN, Forgotten, now
 from recordmill.pipeline.versions.files import inventory
-from recordmill.pipeline.versions.forgotten import FORGOTTEN, Forgotten
-from recordmill.pipeline.versions.latest import now
 from recordmill.pipeline.versions.publishing import version_name
 
 REJECTS_FILE = "rejects/rejected-00000-of-00001.jsonl"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
 
-from recordmill.pipeline.dataset.adopted_files import HERE
+from recordmill.pipeline.dataset.file_names import HERE
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Json
 from recordmill.pipeline.dataset.paths import check_inner, check_name, is_name
 from recordmill.pipeline.dataset.placement import SPLITS

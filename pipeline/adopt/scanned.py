@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.pipeline.adopt.files import AdoptError, Found
-from recordmill.pipeline.dataset.adopted_files import sample
+from recordmill.pipeline.dataset.file_names import sample
 from recordmill.pipeline.dataset.paths import read_checked, replacing
 from recordmill.pipeline.dataset.placement import Layout as Shares
 from recordmill.pipeline.dataset.placement import hash_keys
@@ -276,7 +276,7 @@ class Scanned:
     of_all: Sequence[int] | None  # the group of all records, if they share one
     layouts: tuple[Layout, ...]
     facts: Mapping[str, FeatureFacts]
-    sample: str | None = None  # `adopted_files.sample`; None: an earlier Recordmill passed over the file
+    sample: str | None = None  # `file_names.sample`; None: an earlier Recordmill passed over the file
 
     @property
     def groups(self) -> npt.NDArray[np.uint8]:

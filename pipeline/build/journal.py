@@ -22,9 +22,8 @@ from recordmill.pipeline.errors import ExitCode, UserError, code_of
 from recordmill.pipeline.safe_text import say
 from recordmill.pipeline.sources.faults import REASONS
 from recordmill.pipeline.versions import publishing
-from recordmill.pipeline.versions.base import Base
+from recordmill.pipeline.versions.base import Base, now
 from recordmill.pipeline.versions.history import BUILD, FAILED, STOPPED, Entry, new_entry, note, public_message
-from recordmill.pipeline.versions.latest import now
 from recordmill.pipeline.versions.publishing import Published
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from recordmill.pipeline.safe_text import printable
 if TYPE_CHECKING:
     from recordmill.pipeline.compare.diff import Diff
     from recordmill.pipeline.dataset.manifest import Location, Manifest
-    from recordmill.pipeline.verify.report import Verification
+    from recordmill.pipeline.verify.files import Verification
     from recordmill.pipeline.versions.listing import Version
 
 AUGMENT_HELP = "Augmentations to also show, such as 'RandomResizedCrop(224)'."
@@ -112,7 +112,7 @@ def show_record(folder: "Location", manifest: "Manifest", key: str, output: str 
     """Prints where a key's record is, with `spec` also in the source, or why it is missing. Raises: DatasetError."""
     from recordmill.pipeline.dataset.placement import digest
     from recordmill.pipeline.rows import find_records, rejects_of
-    from recordmill.pipeline.versions.forgotten import read_forgotten
+    from recordmill.pipeline.versions.base import read_forgotten
     from recordmill.pipeline.versions.stores.open_store import open_store
 
     rows = find_records(folder, manifest, key)

@@ -372,8 +372,7 @@ def change_lines(output: str, published: "recordmill.Published") -> Iterator[str
     before, version = published.before, published.manifest.version
     if before is None or before == version:
         return
-    from recordmill.pipeline.compare.diff import diff
-    from recordmill.pipeline.compare.rows import bytes_to_read
+    from recordmill.pipeline.compare.diff import bytes_to_read, diff
 
     try:
         old, new = recordmill.open_dataset(output, before), recordmill.open_dataset(output, version)

@@ -96,7 +96,7 @@ def rollback(
     """Make an earlier version live again."""
     from recordmill.pipeline.forget import versions_with
     from recordmill.pipeline.versions import acts
-    from recordmill.pipeline.versions.forgotten import read_forgotten
+    from recordmill.pipeline.versions.base import read_forgotten
     from recordmill.pipeline.versions.listing import open_existing
 
     manifest, before = acts.rollback(dataset, version, reason)
@@ -145,7 +145,7 @@ def prune(
     if purge:
         from recordmill.pipeline.forget import versions_with
         from recordmill.pipeline.versions import publishing
-        from recordmill.pipeline.versions.forgotten import read_forgotten
+        from recordmill.pipeline.versions.base import read_forgotten
         from recordmill.pipeline.versions.listing import open_existing
 
         store = open_existing(dataset)

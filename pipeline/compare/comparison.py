@@ -15,7 +15,6 @@ from recordmill.pipeline.compare.versions import ComparedVersion, compare_ids, i
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import DatasetError
 
-SPLITTING = ("splits", "split_by")  # options that assign rows to splits
 SCHEMA = ("kind", "stored", "dtype", "shape", "length", "texts_per_row", "read", "packed")
 """Parts of a description that decide type and shape of a model's input."""
 
@@ -32,12 +31,15 @@ class Compared:
 def compare(before: ComparedVersion, after: ComparedVersion) -> Compared:
     """Compares two versions: rows, schema, and the values of features with unedited options."""
     old, new = before.manifest, after.manifest
-    figures = [*_count_figures(old, new), *_schema_figures(old, new)]
+    splitting = [{name: each.spec.get(name) for name in ("splits", "split_by")} for each in (old, new)]
+    members = [[sorted(span.members) for span in each.spans.values() if span.members] for each in (old, new)]
+    splits_are_edited, spans_are_regrouped = is_edited(*splitting), members[0] != members[1]
+    figures = [*_count_figures(old, new, splits_are_edited, spans_are_regrouped), *_schema_figures(old, new)]
     damaged = [("", f"{each.manifest.version} is damaged: {each.fault}") for each in (before, after) if each.fault]
     not_compared = list[str]()
-    if not damaged and _splits_are_edited(old, new):
+    if not damaged and splits_are_edited:
         not_compared.append("splits: the spec's `splits` or `split_by` were edited")
-    if not damaged and _spans_are_regrouped(old, new):
+    if not damaged and spans_are_regrouped:
         not_compared.append("duplicates and leakage: they are counted in spans, some of which `--compact` put together")
     edited = [name for name in old.features if is_edited(before.options(name), after.options(name))]
     if edited:
@@ -46,7 +48,7 @@ def compare(before: ComparedVersion, after: ComparedVersion) -> Compared:
         try:
             own = [*_id_figures(name, before, after), *lost_names(name, before, after)]
             own += pixel_figures(name, before, after)
-            for split in () if _splits_are_edited(old, new) else old.splits:
+            for split in () if splits_are_edited else old.splits:
                 own += value_figures(name, split, before, after)
             figures += own
         except DatasetError as error:
@@ -54,17 +56,19 @@ def compare(before: ComparedVersion, after: ComparedVersion) -> Compared:
     return Compared(figures, not_compared, damaged)
 
 
-def _count_figures(before: Manifest, after: Manifest) -> Iterator[Figure]:
-    """Compares row counts: lost and gained, in all and by split, rejected, duplicate, leaking."""
+def _count_figures(
+    before: Manifest, after: Manifest, splits_are_edited: bool, spans_are_regrouped: bool
+) -> Iterator[Figure]:
+    """Compares row counts: lost and gained, in all and by split, rejected, duplicate (in spans), leaking."""
     yield from _rows_moved("all", _all_rows(before), _all_rows(after))
-    if not _splits_are_edited(before, after):
+    if not splits_are_edited:
         for name, split in before.splits.items():
             others = after.splits.get(name)
             yield from _rows_moved(name, split.rows, 0 if others is None else others.rows)
     rejected, read = ([version.rows.get(what, 0) for version in (before, after)] for what in ("rejected", "read"))
     yield from rise("rejects", "all", rejected, read, "rows")
     found = [version.duplicates for version in (before, after)]
-    if all("exact" in each for each in found) and not _spans_are_regrouped(before, after):
+    if all("exact" in each for each in found) and not spans_are_regrouped:
         totals = _all_rows(before), _all_rows(after)
         within = [sum(each["exact"].get("within", {}).values()) for each in found]
         yield from rise("duplicates", "all", within, totals, "records")
@@ -82,18 +86,6 @@ def _rows_moved(subject: str, before: int, after: int) -> Iterator[Figure]:
 
 def _all_rows(manifest: Manifest) -> int:
     return sum(split.rows for split in manifest.splits.values())
-
-
-def _spans_are_regrouped(before: Manifest, after: Manifest) -> bool:
-    """Whether the versions group spans differently: duplicates are counted within spans."""
-    old, new = ([sorted(span.members) for span in each.spans.values() if span.members] for each in (before, after))
-    return old != new
-
-
-def _splits_are_edited(before: Manifest, after: Manifest) -> bool:
-    """Whether a person changed the assignment of rows to splits."""
-    old, new = ({name: version.spec.get(name) for name in SPLITTING} for version in (before, after))
-    return is_edited(old, new)
 
 
 def _schema_figures(before: Manifest, after: Manifest) -> Iterator[Figure]:

@@ -16,6 +16,7 @@ from recordmill.pipeline.safe_text import cut
 SLACK = 1.25
 """A new span may exceed earlier spans' largest figure by this factor; for a share, 1 - share may shrink by it."""
 UNBOUNDED = ("psi", "shift", "appearance", "pixels")  # rules of spans with figures beyond 1
+Pair = Sequence[int]  # a number before, and after
 
 
 @dataclass(frozen=True)
@@ -67,9 +68,6 @@ class Figure:
             return cls(str(json["rule"]), str(json["subject"]), value, detail, limit=limit)
         except (KeyError, TypeError, ValueError, AttributeError):
             raise DatasetError(f"a figure of the gate is {cut(repr(json))}") from None
-
-
-Pair = Sequence[int]  # a number before, and after
 
 
 def rise(

@@ -1,31 +1,181 @@
 """The gate checks a version before it goes live: limits figures of the comparison with the live version.
 
+A day naturally differs from all rows, such as by its date. So a new span's figure is a breach if it exceeds both
+its limit and the figures of earlier spans when they were new. Each version keeps, in its manifest's `gate`, the rows of
+the last spans, and their figures near or above a limit. A span's breaches are approved once that version is live: they
+are usual for the same span in later versions, until exceeded.
+
+>>> usual = Usual({"mon": 90, "tue": 80}, {"psi": {"age (train)": {"mon": 7.9}}})
+>>> usual.to_json()["figures"]["psi"]
+{'age (train)': {'mon': 7.9}}
 >>> verdict = judge(ComparedVersion.read(live_folder, live), ComparedVersion.read(folder, manifest), spec.gate)
 ... # doctest: +SKIP
 >>> [str(figure) for figure in verdict.breaches]  # doctest: +SKIP
 ['rows_lost of train is 0.4, more than 0.1: 1,000 → 600 rows']
 """
 
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from recordmill.pipeline.compare.comparison import Compared, compare
-from recordmill.pipeline.compare.figures import Figure
-from recordmill.pipeline.compare.usual import DAYS, Past, Usual, with_last_spans, with_new_spans
-from recordmill.pipeline.compare.versions import ComparedVersion, is_edited
+from recordmill.pipeline.compare.figures import SLACK, Figure
+from recordmill.pipeline.compare.versions import ComparedVersion, SpanProfile, is_edited
+from recordmill.pipeline.dataset import arrow_tables, manifest_parts, profile
+from recordmill.pipeline.dataset.counts import SpanReport, by_split
+from recordmill.pipeline.dataset.file_names import REPORT, span_file
 from recordmill.pipeline.dataset.manifest import Location, Manifest
+from recordmill.pipeline.dataset.paths import read_inner
 from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.versions.base import Base
 
 if TYPE_CHECKING:
     from recordmill.pipeline.spec.gate import Gate
     from recordmill.pipeline.spec.model import Spec
 
+LEAST = 5  # earlier spans
+DAYS = 35  # five weeks
+HOURS = 192  # eight days
+STEADY_DAYS, STEADY_HOURS = 14, 168  # two weeks, one week
+SPREADS = 5  # median changes between successive spans; one is 0.95 standard deviations of normal counts
+STEADIEST = 0.1  # a share below the median that is always tolerated
+Past = Mapping[str, Mapping[str, Mapping[str, float]]]
 DISTRIBUTIONS = ("psi", "shift", "jensen_shannon", "l_infinity", "names_lost")
 """Rules that need `min_values`; the others need `min_rows`."""
 LEARNED = "out_of_vocabulary"  # of free text, each day has new words: too few spans only show how many
 KEEPING_IDS = ("category", "categories")  # kinds that keep names' ids from version to version
+
+
+@dataclass(frozen=True)
+class Usual:
+    """The last compared spans, with rows and figures."""
+
+    rows: Mapping[str, int] = field(default_factory=dict)  # written rows by span
+    figures: Past = field(default_factory=dict)  # by rule, subject, span; missing: far below the limit
+    approved: Past = field(default_factory=dict)  # of spans held back, live since a person approved them
+    is_whole: bool = True  # False if earlier figures are partly unknown: stores none, and the next build retries
+
+    @classmethod
+    def of(cls, live: Manifest) -> "Usual":
+        """Reads a version's entry, with its spans; ignores a broken one. Not whole if spans lack figures."""
+        rows = {name: span.rows.get("written", 0) for name, span in live.spans.items() if not span.members}
+        usual = cls(rows, is_whole=not rows)
+        with suppress(KeyError, TypeError, ValueError, AttributeError):
+            names = {name: name for name in live.spans} | ({"": ""} if live.drift else {})  # all rows, if a drift lasts
+            names |= {member: name for name, span in live.spans.items() for member in span.members}  # compacted ones
+            usual = replace(usual, approved=_only(_read(live.gate["approved"]), names))
+        with suppress(KeyError, TypeError, ValueError, AttributeError):
+            kept = live.gate["usual"]
+            before = {str(name): int(count) for name, count in kept["rows"].items()}
+            return replace(usual, rows=before | rows, figures=_read(kept["figures"]), is_whole=True)
+        return usual
+
+    def earlier(self, span: str) -> list[str]:
+        """Lists the other spans with the same name except for digits."""
+        return [name for name in self.rows if name != span and _shape(name) == _shape(span)]
+
+    def applied(self, figure: Figure, *, learns: bool = False) -> Figure:
+        """Adds the largest usual figure: of enough earlier spans, or approved; its own, if it `learns` from too few."""
+        known = [figure.usual, self.approved.get(figure.rule, {}).get(figure.subject, {}).get(figure.span)]
+        spans = self.earlier(figure.span) if figure.span and figure.usual is None else []
+        if len(spans) >= LEAST:
+            figures = self.figures.get(figure.rule, {}).get(figure.subject, {})
+            known.append(max(figures.get(span, 0.0) for span in spans))
+        elif learns and self.rows and (figure.span or len(self.rows) < LEAST):
+            known.append(figure.value)
+        return replace(figure, usual=max((each for each in known if each is not None), default=None))
+
+    def row_figures(self, span: str, rows: int) -> Iterator[Figure]:
+        """Compares a new span's rows with the median of earlier spans, given enough of both; one without rows with any.
+
+        With many earlier spans, the limit is five times the median change from one to the next.
+        """
+        counts = [self.rows[name] for name in sorted(self.earlier(span))]
+        if (len(counts) >= LEAST or (counts and not rows)) and (middle := median(counts)):
+            shortfalls = [max(0.0, 1 - count / middle) for count in (rows, *counts)]
+            detail = f"{rows:,} rows, where {count(len(counts), 'span')} like it had {middle:,.0f} (median)"
+            usual, limit = max(shortfalls[1:]), None
+            if len(counts) >= (STEADY_HOURS if _shape(span).endswith("T00") else STEADY_DAYS):
+                limit = max(STEADIEST, SPREADS * median(1 - min(pair) / max(*pair, 1) for pair in pairwise(counts)))
+            yield Figure("rows_short", "rows", shortfalls[0], detail, middle, span=span, limit=limit, usual=usual)
+
+    def after(self, new: Iterable[Figure], rows: Mapping[str, int]) -> "Usual":
+        """Returns the next version's entry: adds the new spans' rows and figures, and drops the oldest by name."""
+        all_rows = dict(sorted({**self.rows, **rows}.items()))
+        new, alike = list(new), defaultdict[str, list[str]](list)  # the series of like names
+        for name in all_rows:
+            alike[_shape(name)].append(name)
+        ends = {shape: -(HOURS if shape.endswith("T00") else DAYS) for shape in alike}
+        last = {name: name for shape, names in alike.items() for name in names[ends[shape] :]}
+        near = [each for each in new if each.limit is not None and each.value * SLACK > each.limit]
+        held = {figure.span for figure in new if figure.is_breach}
+        return Usual(
+            {name: count for name, count in all_rows.items() if name in last},
+            _only(_with(self.figures, near), last),
+            _with(self.approved, [figure for figure in near if figure.span in held]),
+            self.is_whole,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns rows and figures as JSON; empty if not whole."""
+        return {"rows": dict(self.rows), "figures": self.figures} if self.is_whole else {}
+
+
+def _read(past: Any) -> Past:
+    return {
+        str(rule): {str(subject): {str(s): float(f) for s, f in spans.items()} for subject, spans in each.items()}
+        for rule, each in past.items()
+    }
+
+
+def _shape(span: str) -> str:
+    return re.sub(r"\d", "0", span)
+
+
+def _with(past: Past, figures: Iterable[Figure]) -> Past:
+    added = {rule: {name: dict(spans) for name, spans in each.items()} for rule, each in past.items()}
+    for figure in figures:
+        added.setdefault(figure.rule, {}).setdefault(figure.subject, {})[figure.span] = figure.value
+    return added
+
+
+def _only(past: Past, names: Mapping[str, str]) -> Past:
+    """Renames the figures of some spans, and drops others; of several spans with one name keeps the largest."""
+    return {
+        rule: {
+            subject: kept
+            for subject, each in subjects.items()
+            if (kept := {names[span]: each[span] for span in sorted(each, key=each.__getitem__) if span in names})
+        }
+        for rule, subjects in past.items()
+    }
+
+
+def _profile(folder: Location, manifest: Manifest, span: str) -> SpanProfile:
+    """Reads a span's profile. Raises: DatasetError: its report or sums are broken."""
+    path, sums = span_file(span, REPORT), span_file(span, "summaries/pixels/")
+    totals, moments = dict[str, dict[int, Counter[str]]](), dict[str, dict[str, Any]]()
+    try:
+        report = SpanReport.of_bytes(read_inner(folder, path, manifest_parts.MOST_BYTES))
+        counts = by_split(filter(None, report.shards))
+        profiles = {split: each.profile for split, each in counts.items()}
+        for file in (file for file in manifest.files if file.startswith(sums)):
+            data = read_inner(folder, file, manifest_parts.MOST_BYTES)
+            for row in arrow_tables.read_table(folder, file, data).to_pylist():
+                total = totals.setdefault(row["feature"], {}).setdefault(row["channel"], Counter())
+                total.update({name: row[name] for name in profile.PIXEL_SUMS})
+        for name, each in totals.items():
+            channels = len(manifest.statistics.get(name, {}).get("mean", each))
+            moments[name] = profile.pixel_moments([each[channel] for channel in sorted(each)], channels)
+        return SpanProfile(profiles, moments)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DatasetError(f"{folder / path} is broken ({error}): build again") from None
 
 
 @dataclass(frozen=True)
@@ -69,9 +219,22 @@ def gate_entry(spec: "Spec", base: Base, folder: Location, manifest: Manifest) -
     except DatasetError as error:
         return Verdict(base.version or "", not_compared=(str(error),)).to_json()
     if not Usual.of(before.manifest).is_whole:
-        before = with_last_spans(before, DAYS)
-    after = with_new_spans(ComparedVersion.read(folder, manifest), before.manifest)
-    return judge(before, after, spec.gate).to_json()
+        names = [name for name, span in before.manifest.spans.items() if not span.members][-DAYS:]
+        with suppress(DatasetError):  # if one is damaged, only limits decide
+            profiles = {name: _profile(before.folder, before.manifest, name) for name in names}
+            before = replace(before, spans=profiles)
+    after = ComparedVersion.read(folder, manifest)
+    known = {key for span in before.manifest.spans.values() for key in (span.key, *span.members.values())}
+    keys = {name: {*span.members.values()} or {span.key} for name, span in manifest.spans.items()}
+    new = [name for name, of_span in keys.items() if not of_span <= known]
+    spans, faults = dict[str, SpanProfile](), [after.fault] if after.fault else []
+    for name in new if len(new) < len(keys) else []:  # unless all are new
+        try:
+            spans[name] = _profile(folder, manifest, name)
+        except DatasetError as error:
+            spans[name] = SpanProfile({})
+            faults.append(str(error))
+    return judge(before, replace(after, spans=spans, fault="; ".join(faults)), spec.gate).to_json()
 
 
 def judge(before: ComparedVersion, after: ComparedVersion, gate: "Gate") -> Verdict:

@@ -33,31 +33,27 @@ def read_table(folder: Location, path: str, data: bytes, schema: pa.Schema | Non
             type, or is damaged.
     """
     try:
-        return _read(data, schema)
+        stream = pa.py_buffer(data)[len(MAGIC) if data.startswith(MAGIC) else 0 :]
+        reader = pa.ipc.MessageReader.open_stream(stream)
+        found = pa.ipc.read_schema(_checked(reader.read_next_message(), "schema")).remove_metadata()
+        wanted = found if schema is None else schema  # a later Recordmill may add columns
+        is_there = all(each.name in found.names and found.field(each.name) == each for each in wanted)
+        if not len(found) or not is_there or not PLAIN.issuperset(map(str, found.types)):
+            raise DatasetError(f"has unexpected columns: {listed(found.names)}")
+        most, total, batches = max(LEAST_BYTES, MOST_TIMES * len(data)), 0, list[pa.RecordBatch]()
+        for message in iter(reader):
+            total += _expanded(_checked(message, "record batch"))
+            if total > most:
+                raise DatasetError(f"expands {len(data):,} bytes to {total:,}, more than {most:,}")
+            batch = pa.ipc.read_record_batch(message, found)
+            batch.validate(full=True)
+            batches.append(batch)
+        return pa.Table.from_batches(batches, found).select(wanted.names)
     except DatasetError as error:
         raise DatasetError(f"{folder / path} {error}: {ADVICE}") from None
     except (pa.ArrowException, OSError, ValueError, StopIteration, struct.error) as error:
         told = cut(str(error).partition("\n")[0], 200)
         raise DatasetError(f"{folder / path} is broken ({told}): {ADVICE}") from None
-
-
-def _read(data: bytes, schema: pa.Schema | None) -> pa.Table:
-    stream = pa.py_buffer(data)[len(MAGIC) if data.startswith(MAGIC) else 0 :]
-    reader = pa.ipc.MessageReader.open_stream(stream)
-    found = pa.ipc.read_schema(_checked(reader.read_next_message(), "schema")).remove_metadata()
-    wanted = found if schema is None else schema  # a later Recordmill may add columns
-    is_there = all(each.name in found.names and found.field(each.name) == each for each in wanted)
-    if not len(found) or not is_there or not PLAIN.issuperset(map(str, found.types)):
-        raise DatasetError(f"has unexpected columns: {listed(found.names)}")
-    most, total, batches = max(LEAST_BYTES, MOST_TIMES * len(data)), 0, list[pa.RecordBatch]()
-    for message in iter(reader):
-        total += _expanded(_checked(message, "record batch"))
-        if total > most:
-            raise DatasetError(f"expands {len(data):,} bytes to {total:,}, more than {most:,}")
-        batch = pa.ipc.read_record_batch(message, found)
-        batch.validate(full=True)
-        batches.append(batch)
-    return pa.Table.from_batches(batches, found).select(wanted.names)
 
 
 def _checked(message: "pa.ipc.Message", kind: str) -> "pa.ipc.Message":

@@ -36,14 +36,22 @@ CONTEXT: Json = {
 """The `@context` required by Croissant 1.0."""
 TFRECORD = "https://www.tensorflow.org/tutorials/load_data/tfrecord"  # the shards' format, in place of a MIME type
 SHARDS = "shards"
-NO_LICENSE = "unknown"
 _TYPES = {"bytes": "sc:Text", "int64": "sc:Integer", "float32": "sc:Float"}
+DATASET_INFO = "dataset_info.json"
+SHARD_NAMES = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
 
 
 def croissant(manifest: Manifest) -> bytes:
     """Returns `croissant.json`, without entries missing in the spec's `about`; a missing licence is `unknown`."""
     about: Json = manifest.spec.get("about") or {}
     creators = [{"@type": "Organization", "name": name} for name in about.get("creators") or ()]
+    own = [f"{manifest.name}-*.tfrecord-*"] if any(shard.version is None for shard in manifest.shards) else []
+    others = [_path(shard) for shard in manifest.shards if shard.version is not None]
+    shards = _node("FileSet", SHARDS, encodingFormat=TFRECORD, includes=own + others)
+    rows = [{"splits/name": name, "splits/records": split.records} for name, split in manifest.splits.items()]
+    fields = [_field("splits/name", "sc:Text"), _field("splits/records", "sc:Integer")]
+    key = {"@id": "splits/name"}
+    splits = _node("RecordSet", "splits", dataType="cr:Split", key=key, field=fields, data=rows)
     described = {
         "@context": CONTEXT,
         "@type": "sc:Dataset",
@@ -51,15 +59,15 @@ def croissant(manifest: Manifest) -> bytes:
         "name": manifest.name,
         "alternateName": about.get("title"),
         "description": about.get("description") or f"The dataset {manifest.name}.",
-        "license": about.get("license") or NO_LICENSE,
+        "license": about.get("license") or "unknown",
         "citeAs": about.get("citation"),
         "url": about.get("homepage"),
         "creator": creators,
         "inLanguage": about.get("languages"),
         "keywords": about.get("tags"),
         "version": "1.0.0",
-        "distribution": [*_files(manifest), _shards(manifest)],
-        "recordSet": [_splits(manifest), *_names(manifest), _records(manifest)],
+        "distribution": [*_files(manifest), shards],
+        "recordSet": [splits, *_names(manifest), _records(manifest)],
     }
     return (json.dumps({name: value for name, value in described.items() if value}, indent=1) + "\n").encode()
 
@@ -83,19 +91,6 @@ def _files(manifest: Manifest) -> Iterator[Json]:
 
 def _node(type_: str, id_: str, **more: Any) -> Json:
     return {"@type": f"cr:{type_}", "@id": id_, "name": id_, **more}
-
-
-def _shards(manifest: Manifest) -> Json:
-    """Returns all shards as one set: those in the version's folder by a pattern, others by paths."""
-    own = [f"{manifest.name}-*.tfrecord-*"] if any(shard.version is None for shard in manifest.shards) else []
-    others = [_path(shard) for shard in manifest.shards if shard.version is not None]
-    return _node("FileSet", SHARDS, encodingFormat=TFRECORD, includes=own + others)
-
-
-def _splits(manifest: Manifest) -> Json:
-    rows = [{"splits/name": name, "splits/records": split.records} for name, split in manifest.splits.items()]
-    fields = [_field("splits/name", "sc:Text"), _field("splits/records", "sc:Integer")]
-    return _node("RecordSet", "splits", dataType="cr:Split", key={"@id": "splits/name"}, field=fields, data=rows)
 
 
 def _names(manifest: Manifest) -> Iterator[Json]:
@@ -145,10 +140,6 @@ def _field(id_: str, type_: str, **more: Any) -> Json:
 
 def _source(feature: str, kind: str, **extract: str) -> Json:
     return {kind: {"@id": labels_file(feature) if feature else SHARDS}, "extract": extract}
-
-
-DATASET_INFO = "dataset_info.json"
-SHARD_NAMES = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
 
 
 def dataset_info(manifest: Manifest) -> bytes:

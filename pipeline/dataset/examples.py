@@ -56,6 +56,13 @@ message_type { name: "Example"
 """
 """TensorFlow's `example.proto` and `feature.proto`, renamed to avoid conflicts with TensorFlow."""
 SEVERAL = "several"  # the kind of a list with values of several kinds
+Values = tuple[str, Sequence[Any]]
+"""A feature's kind, `bytes_list`, `float_list`, `int64_list` or `SEVERAL`, and its values."""
+FIRST, SECOND = b"\x0a", b"\x12"  # the tags of fields 1 and 2 that have a length
+AFTER = 256  # sorts behind every byte
+BYTES, FLOATS, INTS = b"\x0a", b"\x12", b"\x1a"  # of a feature's list
+NUMBERS = {"float32": FLOATS, "int64": INTS}
+_KEPT = np.tril(np.ones((5, 4), np.uint8), -1).view("<u4").ravel()  # the bytes of a word by the size of its varint
 
 
 @cache
@@ -71,10 +78,6 @@ def _parsed(record: bytes) -> Any:
         return _message().FromString(record)
     except DecodeError:
         return None
-
-
-Values = tuple[str, Sequence[Any]]
-"""A feature's kind, `bytes_list`, `float_list`, `int64_list` or `SEVERAL`, and its values."""
 
 
 class Example:
@@ -159,13 +162,6 @@ def nested_lists(record: bytes) -> list[str]:
     ]
 
 
-FIRST, SECOND = b"\x0a", b"\x12"  # the tags of fields 1 and 2 that have a length
-AFTER = 256  # sorts behind every byte
-BYTES, FLOATS, INTS = b"\x0a", b"\x12", b"\x1a"  # of a feature's list
-
-NUMBERS = {"float32": FLOATS, "int64": INTS}
-
-
 def examples(columns: Mapping[str, Ragged]) -> list[bytes]:
     """Serializes rows: each column's list of int64, float32 or bytes, maybe empty."""
     names = sorted(columns, key=lambda name: [*name.encode(), AFTER])
@@ -207,8 +203,18 @@ def varints(numbers: npt.NDArray[np.int64]) -> tuple[bytes, npt.NDArray[np.int64
     """Returns int64 numbers as varints, and each one's end, int64 [numbers]."""
     left = numbers.view(np.uint64)
     most = int(left.max(initial=0))
-    if most < 1 << 28:
-        return _short_varints(left.astype(np.uint32))
+    if most < 1 << 28:  # a word of four bytes holds each
+        numbers = left.astype(np.uint32)
+        words, lengths = numbers & 127, np.ones(len(numbers), np.uint8)
+        for width in (1, 2, 3):
+            longer = numbers >= 1 << 7 * width
+            if not longer.any():
+                break
+            lengths += longer
+            words |= (numbers >> 7 * width & 127) << 8 * width
+            words |= longer.astype(np.uint32) << 8 * width - 1
+        kept = _KEPT[lengths].view(np.bool_)
+        return words.astype("<u4").view(np.uint8)[kept].tobytes(), np.cumsum(lengths, dtype=np.int64)
     widest = -(-most.bit_length() // 7)
     sizes = np.ones(len(left), np.int64)
     for width in range(1, widest):
@@ -216,20 +222,3 @@ def varints(numbers: npt.NDArray[np.int64]) -> tuple[bytes, npt.NDArray[np.int64
     spread = np.stack([(left >> np.uint64(7 * width)).astype(np.uint8) | 128 for width in range(widest)], axis=1)
     spread[np.arange(len(left)), sizes - 1] &= 127
     return spread[np.arange(widest) < sizes[:, np.newaxis]].tobytes(), np.cumsum(sizes)
-
-
-def _short_varints(numbers: npt.NDArray[np.uint32]) -> tuple[bytes, npt.NDArray[np.int64]]:
-    """Returns the varints of numbers below 2^28, which take a word of four bytes at most."""
-    words, sizes = numbers & 127, np.ones(len(numbers), np.uint8)
-    for width in (1, 2, 3):
-        longer = numbers >= 1 << 7 * width
-        if not longer.any():
-            break
-        sizes += longer
-        words |= (numbers >> 7 * width & 127) << 8 * width
-        words |= longer.astype(np.uint32) << 8 * width - 1
-    kept = _KEPT[sizes].view(np.bool_)
-    return words.astype("<u4").view(np.uint8)[kept].tobytes(), np.cumsum(sizes, dtype=np.int64)
-
-
-_KEPT = np.tril(np.ones((5, 4), np.uint8), -1).view("<u4").ravel()  # the bytes of a word by the size of its varint

@@ -31,7 +31,6 @@ MOST_LATEST_BYTES = 4 << 20  # 4 MiB: it names all versions, perhaps ten thousan
 MOST_MANIFEST_BYTES = 64 << 20  # 64 MiB: 100,000 shards, and as JSON at most 2 GB of memory
 Json = dict[str, Any]
 _Read = TypeVar("_Read")
-
 _Folder = TypeVar("_Folder", bound=Location)
 
 
@@ -53,13 +52,13 @@ class Shard(Written):
     version: VersionName | None = None  # the version with file and index in its folder; None: this one
     root: str | None = None
     """The folder or URL of an adopted file: somebody else's, never written; relative to the dataset's folder, or
-    absolute. Readers open only an `adopted_files.Allowed` one."""
+    absolute. Readers open only an `file_names.Allowed` one."""
     frames: Count | None = None  # the records of an adopted file: with the index, of any split
     kept: InnerPath | None = None
     """A bit for each record of an adopted file, the lowest first: 1 for those of the split; None: all are."""
     kept_bytes: Count | None = None  # the bytes of these records
     seen: str | None = None  # of an adopted file: its ctime and inode, or the store's tag, when it was adopted
-    sample: Sha256 | None = None  # of an adopted file: the digest of some blocks (`adopted_files.sample`)
+    sample: Sha256 | None = None  # of an adopted file: the digest of some blocks (`file_names.sample`)
     packs: tuple[PackFile, ...] = ()  # the indexes of packed rows, in the order of `Manifest.packs`
 
     @property
@@ -211,7 +210,12 @@ class Manifest(Written):
         read_as(read.files, dict[str, _FileEntry], "files")
         _check_features(read)
         _check_shards(read)
-        _check_packs(read)
+        lengths = [pack.length for pack in read.packs]  # a shard may lack all indexes
+        names = {name for pack in read.packs for name in (*pack.features, *pack.padding)}
+        wrong = [shard for shard in read.shards if shard.packs and [each.length for each in shard.packs] != lengths]
+        if wrong or not all(lengths) or not names <= read.features.keys():
+            packs = f"the packs of {listed([*map(str, lengths)])} ids"
+            raise DatasetError(f"{packs} do not fit the features and the shards")
         for name, split in read.splits.items():
             written = read_as(manifest["splits"][name].get("records"), Count, f"splits.{name}.records")
             if split.records != written:
@@ -323,15 +327,6 @@ def _check_features(manifest: Manifest) -> None:
         padded = longest * item * math.prod(side for side in sides if type(side) is int)
         if padded > PADDED_BYTES.most:
             raise DatasetError(f"features.{name}: {PADDED_BYTES.beyond(padded)}")
-
-
-def _check_packs(manifest: Manifest) -> None:
-    """Refuses packs of unknown features, and indexes of other packs; a shard may lack all."""
-    lengths = [pack.length for pack in manifest.packs]
-    names = {name for pack in manifest.packs for name in (*pack.features, *pack.padding)}
-    wrong = [shard for shard in manifest.shards if shard.packs and [each.length for each in shard.packs] != lengths]
-    if wrong or not all(lengths) or not names <= manifest.features.keys():
-        raise DatasetError(f"the packs of {listed([*map(str, lengths)])} ids do not fit the features and the shards")
 
 
 class _FileEntry(TypedDict):

@@ -24,6 +24,9 @@ TOGETHER = (("mean", "variance"), ("minimum", "maximum"), ("known_tokens", "toke
 """Statistics of a feature; the first one requires the others."""
 WRITTEN_EMPTY = "label_counts statistics rows sources rejects spec provenance sequence files duplicates".split()
 """Fields written even at their default, because the first readers of format 1 require them."""
+MOST_BYTES = 1 << 30  # 1 GiB a report: 65,536 shards with profiles of 16 kB
+MOST_CONTAINERS = 1 << 23  # lists and objects: 128 of each of these shards
+Report = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,14 @@ _PARTS = {
     "drift": _object(against=VersionName, features=dict[str, _DRIFT_FIGURES]),
     "gate": _GATE,
 }
+_SHARD = _object(
+    split=SplitName, records=Count, rejected=Count, transcoded=Counts, lengths=dict[str, _LENGTHS],
+    **dict.fromkeys(("at_fault", "profiles", "losses", "label_counts", "written_by_source"), NotRequired[Counts]),
+    more_windows=NotRequired[Count], inputs_sha256=NotRequired[Sha256], packs=NotRequired[list[PackFile]],
+)  # fmt: skip
+"""The parts of a span's shard read by a later build; `profile` reads its profile."""
+_SPAN = _object(sources=dict[str, _ROWS], reasons=Counts, duplicates=_DUPLICATES, shards=list[_SHARD | None])
+"""The report of a span, without its shards' profiles."""
 
 
 def check_parts(manifest: Mapping[str, Any]) -> None:
@@ -158,21 +169,6 @@ def check_parts(manifest: Mapping[str, Any]) -> None:
             raise DatasetError(f"the mean and variance in statistics.{cut(name)} do not fit a feature of kind {kind}")
         if any(min([0.0, *each] if isinstance(each, list) else [each]) < 0 for each in moments[1:]):
             raise DatasetError(f"statistics.{cut(name)} has a variance below 0")
-
-
-MOST_BYTES = 1 << 30  # 1 GiB a report: 65,536 shards with profiles of 16 kB
-MOST_CONTAINERS = 1 << 23  # lists and objects: 128 of each of these shards
-Report = dict[str, Any]
-
-
-_SHARD = _object(
-    split=SplitName, records=Count, rejected=Count, transcoded=Counts, lengths=dict[str, _LENGTHS],
-    **dict.fromkeys(("at_fault", "profiles", "losses", "label_counts", "written_by_source"), NotRequired[Counts]),
-    more_windows=NotRequired[Count], inputs_sha256=NotRequired[Sha256], packs=NotRequired[list[PackFile]],
-)  # fmt: skip
-"""The parts of a span's shard read by a later build; `profile` reads its profile."""
-_SPAN = _object(sources=dict[str, _ROWS], reasons=Counts, duplicates=_DUPLICATES, shards=list[_SHARD | None])
-"""The report of a span, without its shards' profiles."""
 
 
 def read_report(data: bytes) -> Report:

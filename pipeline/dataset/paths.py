@@ -39,6 +39,8 @@ MOST_PATH, MOST_NAME = 4096, 255  # bytes: Linux's limits
 ADVICE = "copy the version again, or build again"
 ADOPT = "adopt the files again"  # the remedy for files that somebody else may change
 OF_URLS = frozenset("%?#")  # special in some stores' URLs: `%2e%2e` leads up
+NAME = r"[A-Za-z][A-Za-z0-9_]*"
+MOST_CHARACTERS = 100  # the longest name of a dataset, a split, a feature, a version or a span
 
 
 class Remote(Protocol):
@@ -89,7 +91,7 @@ def locate(folder: str, path: str) -> str:
 
 
 def real_place(root: str, path: str) -> str:
-    """Returns the path of an adopted file below a root without links (`adopted_files.allow`), its own links resolved.
+    """Returns the path of an adopted file below a root without links (`file_names.allow`), its own links resolved.
 
     Raises: DatasetError: by its text or by a link, swapped meanwhile too, `path` leaves `root`, or `root` its place.
     """
@@ -178,10 +180,6 @@ def read_checked(folder: Location, path: str, sha256: str, most: int | None = No
     if hashlib.sha256(data).hexdigest() != sha256:
         raise DatasetError(f"{folder / path} was changed")
     return data
-
-
-NAME = r"[A-Za-z][A-Za-z0-9_]*"
-MOST_CHARACTERS = 100  # the longest name of a dataset, a split, a feature, a version or a span
 
 
 def is_name(name: str) -> bool:
@@ -295,11 +293,3 @@ def sync(path: str | Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def sync_tree(folder: str) -> None:
-    """Fsyncs everything in a local folder."""
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            sync(os.path.join(parent, name))
-        sync(parent)

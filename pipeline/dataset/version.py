@@ -5,7 +5,7 @@ pictures.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Json, Manifest
 from recordmill.pipeline.dataset.paths import ADVICE, Location, read_inner
@@ -15,6 +15,12 @@ from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import UNKNOWN, Description, StoredAs
 from recordmill.transforms.contract.stored import KEY, Stored, stored_features
+
+PADDING = ""
+BEGIN, END = "[BEGIN]", "[END]"
+MOST_SPECIAL = 2 << 20  # a spec may request 1,048,576 ids for unknown words; manifests are untrusted
+MOST_BYTES = 512 << 20  # 512 MiB: 32 bytes a word
+MOST_WORDS = 16 << 20  # 16,777,216: a gigabyte of memory
 
 
 class DatasetVersion:
@@ -73,8 +79,7 @@ class DatasetVersion:
     def class_names(self, feature: str) -> list[str]:
         """Returns the names of a category, or of labels of tokens, by id; if id 0 is for unknown names, it is `[UNK]`.
 
-        Raises:
-            DatasetError: the feature is unknown or not a category.
+        Raises: DatasetError: the feature is unknown or not a category.
         """
         description = self._description(feature)
         if description.ids is None or not description.ids.are_classes:
@@ -84,8 +89,7 @@ class DatasetVersion:
     def vocabulary(self, feature: str) -> list[str]:
         """Returns a feature's words by id: for a text, 0 is the padding `''` and 1 is `[UNK]`.
 
-        Raises:
-            DatasetError: the feature is unknown or lacks a vocabulary, or its file is damaged.
+        Raises: DatasetError: the feature is unknown or lacks a vocabulary, or its file is damaged.
         """
         description = self._description(feature)
         if feature not in self._vocabularies:
@@ -95,8 +99,7 @@ class DatasetVersion:
     def vocabulary_size(self, feature: str) -> int:
         """Returns the number of ids, including special ones: the size of an embedding.
 
-        Raises:
-            DatasetError: the feature is unknown or lacks ids.
+        Raises: DatasetError: the feature is unknown or lacks ids.
         """
         description = self._description(feature)
         if description.ids is None:
@@ -123,20 +126,12 @@ class DatasetVersion:
     def label_counts(self, split: str) -> dict[str, int]:
         """Returns the number of records of each class in a split, in the order of `classes`.
 
-        Raises:
-            DatasetError: the split is unknown, or the label is not a category.
+        Raises: DatasetError: the split is unknown, or the label is not a category.
         """
         classes, counts = self.classes, self.manifest.split(split).label_counts
         if counts is None or len(counts) != len(classes):
             raise DatasetError(f"{self.folder / MANIFEST_FILE} has no count for each class of '{split}': build again")
         return dict(zip(classes, counts, strict=True))
-
-
-PADDING = ""
-BEGIN, END = "[BEGIN]", "[END]"
-MOST_SPECIAL = 2 << 20  # a spec may request 1,048,576 ids for unknown words; manifests are untrusted
-MOST_BYTES = 512 << 20  # 512 MiB: 32 bytes a word
-MOST_WORDS = 16 << 20  # 16,777,216: a gigabyte of memory
 
 
 def read_vocabulary(folder: Location, description: Description, feature: str = "it") -> list[str]:
@@ -169,8 +164,7 @@ def read_vocabulary(folder: Location, description: Description, feature: str = "
 def read_words(folder: Location, file: str) -> list[str]:
     """Reads a vocabulary's file, one word per line.
 
-    Raises:
-        DatasetError: it is unreadable, or has more than 512 MiB or 16,777,216 lines.
+    Raises: DatasetError: it is unreadable, or has more than 512 MiB or 16,777,216 lines.
     """
     path = folder / file
     data = read_inner(folder, file, MOST_BYTES)
@@ -219,10 +213,9 @@ def _to_list(ids: Any) -> Any:
     return [_to_list(inner) for inner in ids] if isinstance(ids, list | tuple) else ids
 
 
-Descriptions: TypeAlias = Mapping[str, Description]  # by feature
-
-
-def parts_to_parse(manifest: Manifest, features: Descriptions, *, with_key: bool = True) -> dict[str, Stored]:
+def parts_to_parse(
+    manifest: Manifest, features: Mapping[str, Description], *, with_key: bool = True
+) -> dict[str, Stored]:
     """Returns the parts of features in a record, with its key unless adopted records do not hold it."""
     if not manifest.adopted:
         return stored_features(features, with_key=with_key)

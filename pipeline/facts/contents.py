@@ -26,7 +26,7 @@ from recordmill.pipeline.facts.version import (
 from recordmill.pipeline.inspection import raw_image, read_records
 from recordmill.pipeline.reader.notebook import data_url, small
 from recordmill.pipeline.rows import has_keys
-from recordmill.pipeline.versions.forgotten import FORGOTTEN, LEARNED_OF
+from recordmill.pipeline.versions.base import FORGOTTEN, LEARNED_OF
 
 WORD_BUCKETS = [f"summaries/vocabularies/bucket-{bucket:03d}.arrow" for bucket in range(8)]
 MOST_SUMMARY_BYTES = 1 << 30  # per bucket: a vocabulary of some 30 million words

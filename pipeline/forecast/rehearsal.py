@@ -28,7 +28,7 @@ from recordmill.pipeline.build.texts.encode import encoded_name
 from recordmill.pipeline.build.worker.batch import ImageBytes, ImageLoader, RowBatch
 from recordmill.pipeline.build.worker.build_shard import ShardBuilder
 from recordmill.pipeline.build.worker.shard_report import BuiltBatch, ShardTotals, Stored
-from recordmill.pipeline.dataset.packs import pack
+from recordmill.pipeline.dataset.tfrecord import pack
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.forecast.sample import PackForecast, RowSample
 from recordmill.pipeline.private_folder import private_temporary_files

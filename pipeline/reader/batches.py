@@ -9,8 +9,8 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from recordmill.pipeline.dataset.packs import PackIndex
 from recordmill.pipeline.dataset.paths import ADVICE
+from recordmill.pipeline.dataset.tfrecord import PackIndex
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.reader.metrics import Counters
@@ -22,6 +22,9 @@ from recordmill.transforms.contract.stored import KEY, ArraySpec, Ragged, mapped
 from recordmill.transforms.numpy.augment.chain import Augment
 
 BATCHES_AHEAD = 2  # ready or in the making, besides one per thread: evens out slow batches
+BYTES_TOGETHER = 256 << 10  # 256 KiB of records: amortizes NumPy's cost per call, and its arrays stay in a core's cache
+MOST_TOGETHER = 32  # steps
+Find = Callable[[str | bytes], Sequence[tuple[str, int]]]  # the rows of a key: (`ShardFile.index_of_split`, number)
 
 
 class Batches(Protocol):
@@ -75,14 +78,9 @@ def fitting(batch: Batch, kept: Callable[[Any], Any]) -> Batch:
         if values.dtype.kind in "iu" and values.size and (dtype := np.dtype(kept(values.dtype))) != values.dtype:
             for value in map(int, (values.min(), values.max())):
                 if not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
-                    raise DatasetError(
-                        f"{name} holds {value}, beyond JAX's {dtype}: set jax_enable_x64, or leave it out"
-                    )
+                    beyond = f"{name} holds {value}, beyond JAX's {dtype}"
+                    raise DatasetError(f"{beyond}: set jax_enable_x64, or leave it out")
     return batch
-
-
-BYTES_TOGETHER = 256 << 10  # 256 KiB of records: amortizes NumPy's cost per call, and its arrays stay in a core's cache
-MOST_TOGETHER = 32  # steps
 
 
 class SplitSource(BatchSource):
@@ -144,20 +142,17 @@ def element_spec(request: Request) -> Any:
     given = request.given
     is_full = (given.drop_remainder or given.pad) and (given.on_error == "raise" or request.refills)
     rows = given.batch_size if is_full and (given.text != "packed" or request.pack) else None
+
+    def spec(array: Any) -> ArraySpec:
+        if isinstance(array, Ragged):
+            return ArraySpec((rows, None, *array.values.shape[1:]), array.values.dtype.name, ragged=True)
+        shape = (rows, *(side or None for side in array.shape[1:]))
+        return ArraySpec(shape, "bytes" if array.dtype == object else array.dtype.name)
+
     try:
-        return mapped(partial(_spec, rows=rows), structured(request, ready, draws, np.zeros(0, np.float32)))
+        return mapped(spec, structured(request, ready, draws, np.zeros(0, np.float32)))
     except ValueError as error:
         raise DatasetError(str(error)) from None
-
-
-def _spec(array: Any, rows: int | None) -> ArraySpec:
-    if isinstance(array, Ragged):
-        return ArraySpec((rows, None, *array.values.shape[1:]), array.values.dtype.name, ragged=True)
-    shape = (rows, *(side or None for side in array.shape[1:]))
-    return ArraySpec(shape, "bytes" if array.dtype == object else array.dtype.name)
-
-
-Find = Callable[[str | bytes], Sequence[tuple[str, int]]]  # the rows of a key: (`ShardFile.index_of_split`, number)
 
 
 class RowSource:

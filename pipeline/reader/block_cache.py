@@ -175,7 +175,8 @@ class BlockCache:
         """Opens and locks an unfinished block; None if the lock is not available, with a warning after a wait."""
         until = time.monotonic() + seconds
         try:
-            while (descriptor := _lock(folder, name)) is None:
+            # Another process may hold the lock, or rename the file meanwhile.
+            while (descriptor := take_lock(_open(folder, name, os.O_RDWR | os.O_CREAT), name, folder)) is None:
                 if time.monotonic() >= until:
                     if seconds:
                         LOG.warning(f"{self.folder}/{name} has been locked for {seconds:.0f} s: the block is not kept")
@@ -206,9 +207,8 @@ class BlockCache:
                 _check_own(folder)
                 yield folder
             except OSError as error:
-                raise DatasetError(
-                    f"the cache {self.folder} cannot be used ({error.strerror or error}): name another folder by cache="
-                ) from None
+                reason = f"the cache {self.folder} cannot be used ({error.strerror or error})"
+                raise DatasetError(f"{reason}: name another folder by cache=") from None
 
     def _shrink(self, folder: int, share: float = 1.0) -> None:
         """Evicts the least recently used blocks beyond the limit, or beyond a share of the present size."""
@@ -279,8 +279,3 @@ def _has(folder: int, name: str) -> bool:
         os.close(_open(folder, name, os.O_RDONLY))
         return True
     return False
-
-
-def _lock(folder: int, name: str) -> int | None:
-    """Opens and locks a file; None if another process holds the lock, or renamed the file meanwhile."""
-    return take_lock(_open(folder, name, os.O_RDWR | os.O_CREAT), name, folder)

@@ -35,9 +35,14 @@ LOG = logging.getLogger("recordmill")
 FORMAT = 1  # of a state
 State: TypeAlias = dict[str, Any]
 """A position for a checkpoint, of strings, numbers and None: `{'format': 1, 'dataset': 'emoji', 'step': 1200, …}`."""
+Place: TypeAlias = Callable[[Batch], Any]  # puts the arrays of a batch on a device; called in a thread
 _AT_EXIT = threading.Event()
 # Before Python's pools end, and long before threads of TensorFlow could wait for Python, and Python for them.
 threading._register_atexit(_AT_EXIT.set)  # type: ignore[attr-defined]
+_collecting = set[int]()  # the threads in which the garbage collector runs
+gc.callbacks.append(
+    lambda phase, _: (_collecting.add if phase == "start" else _collecting.discard)(_thread.get_ident())
+)
 
 
 class Iteration(Iterator[Any]):
@@ -84,16 +89,6 @@ class Iteration(Iterator[Any]):
         self._end = self._end or DatasetError("this iteration was closed: begin another one")
         if not getattr(self._made, "gi_running", False):  # else the running call closes when it returns
             self._close()
-
-
-_collecting = set[int]()  # the threads in which the garbage collector runs
-
-
-def _note_collection(phase: str, _: object) -> None:
-    (_collecting.add if phase == "start" else _collecting.discard)(_thread.get_ident())
-
-
-gc.callbacks.append(_note_collection)
 
 
 def _close_in(process: int, made: Iterator[Any], close: Callable[[], None]) -> None:
@@ -254,8 +249,7 @@ class NumpyInput:
 
         TensorFlow is not imported. Arrays are the caller's: they are not written to again while they are held.
 
-        Raises:
-            DatasetError: a shard is missing or has another size; during the iteration, DamagedRecordError.
+        Raises: DatasetError: a shard is missing or has another size; during the iteration, DamagedRecordError.
         """
         batches = self._begin(self.source)
         self._latest = batches.meter
@@ -291,14 +285,10 @@ class NumpyInput:
     def resume(self, state: State) -> Self:
         """Returns the same input from a state on, with the batches that would have come next.
 
-        Raises:
-            DatasetError: the state is of another dataset, version (perhaps pruned), order or global batch size.
+        Raises: DatasetError: the state is of another dataset, version (perhaps pruned), order or global batch size.
         """
         step = step_of(state, self.source.order_facts(), self.folder)
         return type(self)(self.source.starting_at(step, _lanes_of(state)), self.folder)
-
-
-Place: TypeAlias = Callable[[Batch], Any]  # puts the arrays of a batch on a device; called in a thread
 
 
 class OnDevice:

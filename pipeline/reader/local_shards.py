@@ -19,24 +19,19 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.dataset.adopted_files import check_content
-from recordmill.pipeline.dataset.file_names import shard_paths
+from recordmill.pipeline.dataset.file_names import check_content, shard_paths
 from recordmill.pipeline.dataset.manifest import Shard, index_bytes
 from recordmill.pipeline.dataset.manifest_parts import PackFile
-from recordmill.pipeline.dataset.packs import PackIndex
 from recordmill.pipeline.dataset.paths import ADOPT, ADVICE, file_bytes, open_file, real_place, seen_as
-from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, frame_head, frame_tails
+from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, PackIndex, frame_head, frame_tails
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.wire import windows
 
 MOST_OPEN = 16_000  # shards, of two maps each: half of Linux' limit for a process (vm.max_map_count)
-
 COPIED = 2 << 10  # 2 KiB: up to here a copy is faster than a view of the map
 GAP = 4 << 10  # 4 KiB: reading them takes as long as another call
 TOGETHER = 8  # records a shard: fewer are read faster one by one
-
 Numbers: TypeAlias = npt.NDArray[np.int64]
-
 Frame: TypeAlias = bytes | npt.NDArray[np.uint8]
 """A record, with its header and footer or without; an array is a view of a map or a block."""
 

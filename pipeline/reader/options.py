@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
 LEAST = {"batch_size": 1, "start_step": 0, "workers": 0, "max_skipped": 0, "threads": 1, "cache_bytes": 1}
 THE_LABEL = "(the dataset's label)"  # the label named in the manifest
-
 Default = TypeVar("Default")
+_ONE = re.compile(r"(?P<name>[^\[\]+]+?)(?:\[(?P<first>-?\d+%?)?:(?P<end>-?\d+%?)?\])?")
+FORM = "a split is written like train, train[:80%], train[100:200] or train+validation"
 
 
 def _only(method: str, default: Default) -> Default:
@@ -143,10 +144,6 @@ def _check_names(method: str, options: Mapping[str, Any]) -> None:
             raise TypeError(f"{method}_input has no option '{name}'{did_you_mean(name, known)}")
     if "batch_size" not in options:
         raise TypeError(f"{method}_input needs batch_size, the number of records in a batch")
-
-
-_ONE = re.compile(r"(?P<name>[^\[\]+]+?)(?:\[(?P<first>-?\d+%?)?:(?P<end>-?\d+%?)?\])?")
-FORM = "a split is written like train, train[:80%], train[100:200] or train+validation"
 
 
 def ranges(expression: str, records: Mapping[str, int]) -> list[tuple[str, int, int]]:

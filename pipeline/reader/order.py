@@ -28,6 +28,14 @@ _ONE = np.uint64(1)
 _S30, _S27, _S31, _S11 = (np.uint64(bits) for bits in (30, 27, 31, 11))
 _MASK = (1 << 64) - 1
 ROUNDS = 8  # of a permutation; fewer leave neighbours of a small range together too often
+RECORDS, BLOCKS, WITHIN, BATCHES, CLASSES, OF_CLASS, GROUP = range(1, 8)
+"""Domain separators: permutations of one seed are independent."""
+BLOCK_BYTES = 1 << 20  # 1 MiB: worth one request of a remote file
+GROUPS = 48  # of lanes: divided by 1, 2, 3, 4, 6, 8, 12, 16, 24 hosts
+LANES_OF_GROUP = 5  # 240 lanes: the blocks that all hosts together read at a time
+SMALL_BYTES = 16 << 20  # 16 MiB: a smaller split is one block, read whole by each host
+CHUNK = 4096  # positions computed at once: 0.6 µs each, against 3.3 µs in chunks of 256
+FOR_EVER = -1  # epochs of an endless input
 
 
 def scramble(values: _U64) -> _U64:
@@ -84,15 +92,6 @@ class Permutation:
             again = self if is_one else Permutation(self._size[outside], self._key[outside])
             result[outside] = again(result[outside])
         return result
-
-
-RECORDS, BLOCKS, WITHIN, BATCHES, CLASSES, OF_CLASS, GROUP = range(1, 8)
-"""Domain separators: permutations of one seed are independent."""
-BLOCK_BYTES = 1 << 20  # 1 MiB: worth one request of a remote file
-GROUPS = 48  # of lanes: divided by 1, 2, 3, 4, 6, 8, 12, 16, 24 hosts
-LANES_OF_GROUP = 5  # 240 lanes: the blocks that all hosts together read at a time
-SMALL_BYTES = 16 << 20  # 16 MiB: a smaller split is one block, read whole by each host
-CHUNK = 4096  # positions computed at once: 0.6 µs each, against 3.3 µs in chunks of 256
 
 
 class Order:
@@ -228,18 +227,16 @@ class Bucketed(Order):
         windows, places = np.divmod(positions, self._batch * self.WINDOW)
         result = np.empty_like(positions)
         for window in np.unique(windows).tolist():
-            result[windows == window] = self._window(epoch, window)[places[windows == window]]
+            start = window * self._batch * self.WINDOW
+            rows = np.arange(start, min(start + self._batch * self.WINDOW, self.size))
+            records = self._order(epoch, rows)
+            batches = len(rows) // self._batch
+            full = records[: batches * self._batch]
+            full = full[np.argsort(self._sizes(full), kind="stable")].reshape(batches, self._batch)
+            shuffled = full[Permutation(batches, combine(self._seed, BATCHES, epoch, window))(np.arange(batches))]
+            records = np.concatenate([shuffled.reshape(-1), records[batches * self._batch :]])
+            result[windows == window] = records[places[windows == window]]
         return result
-
-    def _window(self, epoch: int, window: int) -> Integers:
-        start = window * self._batch * self.WINDOW
-        rows = np.arange(start, min(start + self._batch * self.WINDOW, self.size))
-        result = self._order(epoch, rows)
-        batches = len(rows) // self._batch
-        full = result[: batches * self._batch]
-        full = full[np.argsort(self._sizes(full), kind="stable")].reshape(batches, self._batch)
-        shuffled = full[Permutation(batches, combine(self._seed, BATCHES, epoch, window))(np.arange(batches))]
-        return np.concatenate([shuffled.reshape(-1), result[batches * self._batch :]])
 
 
 class Ahead(Order):
@@ -277,9 +274,6 @@ class Selected:
     def __call__(self, numbers: Integers) -> Integers:
         """Returns the records of numbers 0..size-1."""
         return numbers + self._shift[np.searchsorted(self._ends, numbers, side="right")]
-
-
-FOR_EVER = -1  # epochs of an endless input
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,16 @@ from recordmill.transforms.contract.stored import Column, Ragged, RowError, Stor
 LIMIT = 1 << 14  # bytes of a record or a feature, with tag and length: a length has at most two bytes
 _SHORT = 127  # bytes of a name: its length has one byte
 _AFTER = bytes(160)  # room for a window of the longest head, 141 bytes, at each offset
-_LAYOUTS = 1 << 10  # features with cached heads
+_HIGH, _LOW = np.ogrid[:256, :256]
+_LONG = np.where((_HIGH > 0) & (_HIGH < 128), 3 + (_LOW & 127) + (_HIGH << 7), 0)
+_TOTALS = np.where(_LOW < 128, 2 + _LOW, np.where(_LONG < LIMIT, _LONG, 0)).ravel()
+"""The size of a field with its tag, by the two bytes of its length; 0 for longer ones."""
+SMALL = 8 << 10  # 8 KiB: above this mean size, joining records costs more than scanning each
+SHORT = 16  # mean bytes of numbers per row
+FEW = 8  # records: fewer are scanned
+_KINDS = {"bytes": wire.BYTES, "float32": wire.FLOATS, "int64": wire.INTS}
+_NAMES = {wire.BYTES: "bytes", wire.FLOATS: "floats", wire.INTS: "int64"}
+_Buffer = TypeVar("_Buffer", bytes, memoryview)
 
 
 class Spans(NamedTuple):
@@ -55,24 +64,18 @@ def walk(records: Sequence[bytes | memoryview], kinds: Mapping[bytes, int]) -> t
         names = wire.names_of(records[0])
         if len(set(names)) < len(names) or max(map(len, names), default=0) > _SHORT:
             return None
-        joined = b"".join([*records, _AFTER])
-        return joined, _walk(joined, sizes, [(name, _heads_of(name, kinds.get(name))) for name in names])
+        joined, ends, spans = b"".join([*records, _AFTER]), sizes.cumsum(), dict[bytes, Spans]()
+        offset = _RECORD.passed(joined, ends - sizes, sizes)
+        for name in names:
+            heads = _heads_of(name, kinds.get(name))
+            total = _TOTALS[windows(joined, "<u2")[offset + 1]]
+            start, offset = heads.passed(joined, offset, total), offset + total
+            if heads.full:
+                spans[name] = Spans(start, offset, total >= heads.full)
+        is_alike = offset.tobytes() == ends.tobytes()  # a fifth of the time of `(offset == ends).all()`
+        return (joined, spans) if is_alike else None
     except (_Differ, IndexError, Malformed):
         return None
-
-
-def _walk(joined: bytes, sizes: Int64s, features: Sequence[tuple[bytes, "_Heads"]]) -> dict[bytes, Spans]:
-    spans = {}
-    ends = sizes.cumsum()
-    offset = _RECORD.passed(joined, ends - sizes, sizes)
-    for name, heads in features:
-        total = _TOTALS[windows(joined, "<u2")[offset + 1]]
-        start, offset = heads.passed(joined, offset, total), offset + total
-        if heads.full:
-            spans[name] = Spans(start, offset, total >= heads.full)
-    if offset.tobytes() != ends.tobytes():  # a fifth of the time of `(offset == ends).all()`
-        raise _Differ
-    return spans
 
 
 class _Heads:
@@ -93,19 +96,16 @@ class _Heads:
         """Returns the offsets after the fields' heads. Raises: _Differ: a head differs."""
         lengths = self._lengths.take(sizes)
         if not lengths.all():
-            self._learn(sizes[lengths == 0])
+            for size in set(sizes[lengths == 0].tolist()):
+                head = self._make(size)
+                self._heads[size] = np.void(head.ljust(self._heads.itemsize, b"\0"))
+                self._lengths[size] = len(head)  # last: other threads see whole heads
             lengths = self._lengths.take(sizes)
         heads = windows(joined, self._heads.dtype)[offsets].view(np.uint8).reshape(len(offsets), -1)
         heads &= self._masks.take(lengths, axis=0)
         if heads.tobytes() != self._heads.take(sizes).tobytes():
             raise _Differ
         return offsets + lengths
-
-    def _learn(self, sizes: Int64s) -> None:
-        for size in set(sizes.tolist()):
-            head = self._make(size)
-            self._heads[size] = np.void(head.ljust(self._heads.itemsize, b"\0"))
-            self._lengths[size] = len(head)  # last: other threads see whole heads
 
     def _make(self, size: int) -> bytes:
         head, size = _head(FIRST, size)
@@ -130,22 +130,8 @@ def _head(tag: int, size: int) -> tuple[bytes, int]:
     raise _Differ
 
 
-_HIGH, _LOW = np.ogrid[:256, :256]
-_LONG = np.where((_HIGH > 0) & (_HIGH < 128), 3 + (_LOW & 127) + (_HIGH << 7), 0)
-_TOTALS = np.where(_LOW < 128, 2 + _LOW, np.where(_LONG < LIMIT, _LONG, 0)).ravel()
-"""The size of a field with its tag, by the two bytes of its length; 0 for longer ones."""
 _RECORD = _Heads()
-_heads_of = lru_cache(_LAYOUTS)(_Heads)
-
-
-SMALL = 8 << 10  # 8 KiB: above this mean size, joining records costs more than scanning each
-SHORT = 16  # mean bytes of numbers per row
-FEW = 8  # records: fewer are scanned
-_KINDS = {"bytes": wire.BYTES, "float32": wire.FLOATS, "int64": wire.INTS}
-_NAMES = {wire.BYTES: "bytes", wire.FLOATS: "floats", wire.INTS: "int64"}
-
-
-_Buffer = TypeVar("_Buffer", bytes, memoryview)
+_heads_of = lru_cache(1 << 10)(_Heads)
 
 
 class _Values(NamedTuple):
@@ -231,8 +217,14 @@ def _scanned(records: Sequence[bytes | memoryview], parts: Mapping[str, Stored])
 
 
 def _column(name: str, values: _Values, stored: Stored) -> Column:
-    data: Any
-    data, counts = values if stored.dtype == "bytes" else _numbers(values, stored.dtype)
+    data: Any = values.data
+    counts = values.counts
+    if stored.dtype == "int64":
+        data, counts = wire.decode(b"".join([*data, bytes(wire.PADDING)]), counts)
+    elif stored.dtype != "bytes":
+        if (counts % 4).any():
+            raise Malformed("the size of a list of floats is not a multiple of 4 bytes")
+        data, counts = np.frombuffer(bytearray().join(data), "<f4"), counts // 4
     if stored.shape is None:
         return Ragged(data, splits_of(counts))
     expected = math.prod(stored.shape)
@@ -243,14 +235,6 @@ def _column(name: str, values: _Values, stored: Stored) -> Column:
             return data
         data = np.fromiter(map(bytes, data), object, len(data))
     return data.reshape(len(counts), *stored.shape)
-
-
-def _numbers(values: _Values, dtype: str) -> tuple[npt.NDArray[Any], Int64s]:
-    if dtype == "int64":
-        return wire.decode(b"".join([*values.data, bytes(wire.PADDING)]), values.counts)
-    if (values.counts % 4).any():
-        raise Malformed("the size of a list of floats is not a multiple of 4 bytes")
-    return np.frombuffer(bytearray().join(values.data), "<f4"), values.counts // 4
 
 
 def _held_features(parts: Mapping[str, Stored]) -> dict[str, Stored]:
@@ -274,7 +258,12 @@ def _held_column(part: str, stored: Stored, features: Mapping[str, Column], rows
     if not held.names:
         return np.ones(rows, np.int64)
     if len(held.names) > 1:
-        return _boxes(held, features)
+        lists: list[Any] = [features[name] for name in held.names]
+        for name, other in zip(held.names, lists, strict=True):
+            for row in np.flatnonzero(other.lengths() != lists[0].lengths())[:1].tolist():
+                counts = f"{lists[0].lengths()[row]} and {other.lengths()[row]} values"
+                raise RowError(row, f"the features '{held.names[0]}' and '{name}' hold {counts}, not one for each box")
+        return Ragged(np.stack([each.values for each in lists], axis=1).reshape(-1), len(lists) * lists[0].splits)
     column: Any = features[held.names[0]]
     if held.is_missing:
         return (column.lengths() == 0).astype(np.int64)
@@ -283,16 +272,6 @@ def _held_column(part: str, stored: Stored, features: Mapping[str, Column], rows
     if held.dtype == stored.dtype:
         return column
     return [b"%d" % number for number in column.tolist()]  # whole numbers as keys
-
-
-def _boxes(held: StoredAs, features: Mapping[str, Column]) -> Ragged:
-    lists: list[Any] = [features[name] for name in held.names]
-    splits = lists[0].splits
-    for name, other in zip(held.names, lists, strict=True):
-        for row in np.flatnonzero(other.lengths() != lists[0].lengths())[:1].tolist():
-            counts = f"{lists[0].lengths()[row]} and {other.lengths()[row]} values"
-            raise RowError(row, f"the features '{held.names[0]}' and '{name}' hold {counts}, not one for each box")
-    return Ragged(np.stack([each.values for each in lists], axis=1).reshape(-1), len(lists) * splits)
 
 
 def _filled(held: StoredAs, stored: Stored, column: Ragged) -> Any:

@@ -18,8 +18,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.dataset.packs import PackIndex
-from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, frame_head, frame_tails, record_length
+from recordmill.pipeline.dataset.tfrecord import (
+    FOOTER_BYTES,
+    HEADER_BYTES,
+    PackIndex,
+    frame_head,
+    frame_tails,
+    record_length,
+)
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.reader.block_cache import BlockCache
@@ -29,6 +35,12 @@ from recordmill.pipeline.reader.remote import RemoteShards
 from recordmill.transforms.contract.stored import RowError
 
 __all__ = ["Numbers", "RecordPlace", "Records", "ShardFile"]
+
+MOST_BYTES = 2 << 30  # 2 GiB: of a record, a protocol buffer's limit
+BLOCK = 4 << 20  # 4 MiB: one thread's read from a disk or an object store
+Offsets = npt.NDArray[np.uint64]
+ReportDamage = Callable[[int, int, str], None]  # takes a record's number, its byte offset, and a message
+Pieces = list[tuple[int, int, int]]  # each record's number, and the start and end of its data in a piece of the file
 
 
 class RecordPlace(NamedTuple):
@@ -198,9 +210,8 @@ class Records:
                 index = self._files.index(number)
                 if not shard.ends_at(index[0], index[-1]):
                     goes = f"{shard.index} goes from byte {index[0]:,} to {index[-1]:,}"
-                    raise DatasetError(
-                        f"{goes}, expected 0 to {shard.bytes:,}, the size of {shard.file}: {shard.advice}"
-                    )
+                    size = f"{shard.bytes:,}, the size of {shard.file}"
+                    raise DatasetError(f"{goes}, expected 0 to {size}: {shard.advice}")
         return self._shards
 
     def verify(self) -> None:
@@ -210,9 +221,8 @@ class Records:
             try:
                 for shard, digest in zip(self._shards, digests, strict=True):
                     if digest != shard.sha256:
-                        raise DatasetError(
-                            f"{shard.file} has the SHA-256 {digest}, expected {shard.sha256}: {shard.advice}"
-                        )
+                        other = f"{shard.file} has the SHA-256 {digest}, expected {shard.sha256}"
+                        raise DatasetError(f"{other}: {shard.advice}")
             finally:
                 threads.shutdown(cancel_futures=True)  # after an error
 
@@ -228,13 +238,6 @@ class Records:
                 of_shard = shards == shard
                 records[of_shard] = self._files.kept(shard)[records[of_shard]]
         return shards, records
-
-
-MOST_BYTES = 2 << 30  # 2 GiB: of a record, a protocol buffer's limit
-BLOCK = 4 << 20  # 4 MiB: one thread's read from a disk or an object store
-Offsets = npt.NDArray[np.uint64]
-ReportDamage = Callable[[int, int, str], None]  # takes a record's number, its byte offset, and a message
-Pieces = list[tuple[int, int, int]]  # each record's number, and the start and end of its data in a piece of the file
 
 
 class FrameBatch(NamedTuple):

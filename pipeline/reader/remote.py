@@ -22,11 +22,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from recordmill.pipeline.dataset.adopted_files import check_content
-from recordmill.pipeline.dataset.file_names import shard_paths
+from recordmill.pipeline.dataset.file_names import check_content, shard_paths
 from recordmill.pipeline.dataset.manifest import Shard
-from recordmill.pipeline.dataset.packs import PackIndex
 from recordmill.pipeline.dataset.paths import ADVICE, Location, check_place, locate, open_file
+from recordmill.pipeline.dataset.tfrecord import PackIndex
 from recordmill.pipeline.errors import FORBIDDEN, NOT_FOUND, DatasetError, ExitCode, code_of, status_of
 from recordmill.pipeline.reader.block_cache import Block, BlockCache
 from recordmill.pipeline.reader.local_shards import COPIED, Frame, Numbers, ShardFile, check_size, kept_numbers
@@ -34,6 +33,10 @@ from recordmill.pipeline.reader.metrics import CACHED, FETCHED, REQUESTS, RETRIE
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_object, open_stream
 from recordmill.pipeline.versions.stores.parts import Part
+
+PAUSES = (0.1, 0.5, 2.0)  # seconds before each retry, beside those of the store's client
+CONNECTIONS = 32  # at once
+GAP = 64 << 10  # 64 KiB: reading this much is faster than another request
 
 
 @dataclass(frozen=True)
@@ -161,11 +164,6 @@ class VersionFiles:
             store, folder = open_object(str(self.folder))
             names = (name.removeprefix(folder).lstrip("/") for name in store.names(folder))
             return sorted(name for name in names if name and not name.endswith("/"))  # no console's folder markers
-
-
-PAUSES = (0.1, 0.5, 2.0)  # seconds before each retry, beside those of the store's client
-CONNECTIONS = 32  # at once
-GAP = 64 << 10  # 64 KiB: reading this much is faster than another request
 
 
 class RemoteShards:

@@ -11,9 +11,9 @@ from recordmill.pipeline.dataset.manifest_parts import Pack
 from recordmill.pipeline.dataset.paths import ADVICE
 from recordmill.pipeline.dataset.version import parts_to_parse
 from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.reader.local_shards import ShardFile
 from recordmill.pipeline.reader.options import THE_LABEL, ReadOptions, ranges
 from recordmill.pipeline.reader.order import Selected, Steps, lanes_for
-from recordmill.pipeline.reader.records import ShardFile
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import Description

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.dataset.packs import PackIndex, rows_together
 from recordmill.pipeline.dataset.paths import ADVICE
+from recordmill.pipeline.dataset.tfrecord import PackIndex, rows_together
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader import order as orders
 from recordmill.pipeline.reader.block_cache import BlockCache
@@ -34,7 +34,7 @@ from recordmill.transforms.contract.stored import (
     splits_of,
 )
 from recordmill.transforms.numpy.augment.chain import Augment, lanes, parameters
-from recordmill.transforms.numpy.buffers import Array, BatchMemory, Empty
+from recordmill.transforms.numpy.buffers import BatchMemory
 from recordmill.transforms.numpy.features import finish
 from recordmill.transforms.numpy.texts import packed_rows, padded
 
@@ -44,7 +44,6 @@ AHEAD_BYTES = 256 << 20  # 256 MiB of records: the next block of every lane
 AT_ONCE = 1024  # records planned together by `_read_ahead`
 LABELS_AT_ONCE = 65_536  # labels read together, for `balance`
 LENGTHS = "@lengths"  # the column with the numbers of values of a packed row's pieces
-
 Batch: TypeAlias = Any
 """`(features, label)`, or `features` alone; with `pad`, `(features, label, weight)`, or `(features, weight)`."""
 
@@ -98,7 +97,13 @@ class Rows:
 
     def __call__(self, steps: Sequence[int]) -> list[Batch | None]:
         """Returns the batches of steps, counted from epoch 0; None if all records of a batch are damaged."""
-        chosen = [self._of_step(step) for step in steps]
+        request, chosen = self.request, list[Chosen]()
+        for step in steps:
+            epoch, in_epoch = divmod(step, request.steps.of_epoch)
+            positions = request.steps.positions(in_epoch)
+            missing = request.given.batch_size - len(positions) if request.given.pad else 0
+            chosen.append(self.choose(epoch, np.pad(positions, (0, missing)) if missing else positions))
+            chosen[-1].weights[len(positions) :] = 0  # the split's first record fills the batch
         self._read_ahead(steps[0])
         return [self.batch(each, *read) for each, read in zip(chosen, self.read(chosen), strict=True)]
 
@@ -113,17 +118,6 @@ class Rows:
         """Returns the records at positions of an epoch."""
         numbers = self._selected(self.order(epoch, positions))
         return Chosen(epoch, positions, numbers, np.ones(len(positions), np.float32))
-
-    def _of_step(self, step: int) -> Chosen:
-        """Returns a step's records; `pad` fills the batch with the split's first record."""
-        steps, given = self.request.steps, self.request.given
-        epoch, in_epoch = divmod(step, steps.of_epoch)
-        positions = steps.positions(in_epoch)
-        if not given.pad:
-            return self.choose(epoch, positions)
-        chosen = self.choose(epoch, np.pad(positions, (0, given.batch_size - len(positions))))
-        chosen.weights[len(positions) :] = 0
-        return chosen
 
     def _read_ahead(self, step: int) -> None:
         """Begins to fetch the blocks of the epoch's steps from `step` on, `AHEAD_BYTES` ahead."""
@@ -307,15 +301,28 @@ def _part(column: Column, start: int, end: int) -> Column:
 
 def finished(
     request: Request,
-    columns: Mapping[str, Column],
+    columns: Mapping[str, Any],
     augment: Mapping[str, Augment],
     shares: Any = 0.0,
     memory: BatchMemory | None = None,
 ) -> dict[str, Any]:
-    """Makes columns of a request's rows model-ready, by part: see `finish`."""
-    if request.packing is not None:
-        return _packed_arrays(request, columns, np.empty if memory is None else memory.empty)
-    return finish(request.features, columns, request.given, augment=augment, shares=shares, memory=memory)
+    """Makes columns of a request's rows model-ready, by part (see `finish`); pads the lists of packed rows.
+
+    Raises: RowError: a packed row has more values than `length`.
+    """
+    pack, ready, empty = request.packing, dict[str, Any](), np.empty if memory is None else memory.empty
+    if pack is None:
+        return finish(request.features, columns, request.given, augment=augment, shares=shares, memory=memory)
+    for number, (name, description) in enumerate(request.features.items()):
+        for part in lists_of(description.parts()):
+            padding = 0 if part else pack.padding.get(name, description.padding)
+            column = columns[part_name(name, part)]
+            if number or part:
+                ready[part_name(name, part)] = padded(column, pack.length, padding, empty)
+                continue
+            made = packed_rows(name, column, columns[LENGTHS], pack.length, padding, empty)
+            ready |= {part_name(name, each): values for each, values in made.items()}
+    return ready
 
 
 def packed_columns(pieces: PackIndex, records: Mapping[str, Column]) -> dict[str, Column]:
@@ -338,22 +345,6 @@ def packed_columns(pieces: PackIndex, records: Mapping[str, Column]) -> dict[str
             values = values[positions_of(column.splits[:-1] + pieces.firsts, pieces.sizes)]
         made[name] = Ragged(values, splits[pieces.splits])
     return made
-
-
-def _packed_arrays(request: Request, columns: Mapping[str, Any], empty: Empty) -> dict[str, Array]:
-    """Pads the lists of packed rows, [rows, length]. Raises: RowError: a row has more values than `length`."""
-    pack, ready = request.pack, dict[str, Array]()
-    assert pack is not None  # noqa: S101 - for mypy
-    for number, (name, description) in enumerate(request.features.items()):
-        for part in lists_of(description.parts()):
-            padding = 0 if part else pack.padding.get(name, description.padding)
-            column = columns[part_name(name, part)]
-            if number or part:
-                ready[part_name(name, part)] = padded(column, pack.length, padding, empty)
-                continue
-            made = packed_rows(name, column, columns[LENGTHS], pack.length, padding, empty)
-            ready |= {part_name(name, each): values for each, values in made.items()}
-    return ready
 
 
 def structured(request: Request, ready: dict[str, Any], draws: Sequence[Any], weights: Any) -> Batch:

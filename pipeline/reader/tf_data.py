@@ -38,12 +38,14 @@ from recordmill.transforms.numpy.buffers import SMALL
 from recordmill.transforms.tensorflow.features import parse
 
 MOST_BYTES = 16 << 20  # 16 MiB: larger batches do not wait for each other
-
 Arrays: TypeAlias = Sequence[npt.NDArray[Any]]  # the arrays of a batch, in a fixed order
-
-
 CALLS = {"tensorflow.python.ops.script_ops", "tensorflow.python.data.ops.iterator_ops"}
 EXIT_SECONDS = 30.0  # to end the batches in the making, at most
+MOST_TOGETHER = 16  # batches per call: more delay the first, as a larger graph is traced
+Begin: TypeAlias = Callable[[BatchSource], Any]  # begins the next iteration over a source: `NumpyBatches`
+BUFFER_BYTES = 256 << 20  # 256 MiB of records in the shuffle buffer at most
+BUFFER_RECORDS = 100_000
+FILES_AT_ONCE = 16  # interleaved; few are enough, as shards are shuffled
 
 
 @atexit.register  # runs before TensorFlow's own, registered earlier
@@ -124,11 +126,6 @@ def _grouped(batches: Iterable[Arrays | Exception], most: int) -> Iterator[list[
         yield group
 
 
-MOST_TOGETHER = 16  # batches per call: more delay the first, as a larger graph is traced
-
-Begin: TypeAlias = Callable[[BatchSource], Any]  # begins the next iteration over a source: `NumpyBatches`
-
-
 @tf.autograph.experimental.do_not_convert  # AutoGraph writes files and runs them
 def as_tf_data(source: BatchSource, passes: Passes, begin: Begin) -> tf.data.Dataset:
     """Returns an input's batches; see `Input.as_tf_data`. Ragged lists travel as pairs of values and splits."""
@@ -181,11 +178,6 @@ def _tensor_spec(spec: ArraySpec) -> Any:
 
 def _tensor(spec: ArraySpec, value: Any) -> Any:
     return tf.RaggedTensor.from_row_splits(*value, validate=False) if spec.ragged else value
-
-
-BUFFER_BYTES = 256 << 20  # 256 MiB of records in the shuffle buffer at most
-BUFFER_RECORDS = 100_000
-FILES_AT_ONCE = 16  # interleaved; few are enough, as shards are shuffled
 
 
 @tf.autograph.experimental.do_not_convert  # AutoGraph writes files and runs them
@@ -259,11 +251,7 @@ def _check_native(request: Request) -> None:
         ("augment", bool(request.augment or request.mixtures), "augment in the model, by Keras' layers for images"),
         ("threads", given.threads is not None, "tf.data tunes its own threads, leave it out"),
         ("workers", bool(given.workers), "tf.data uses its own threads, leave it out"),
-        (
-            "drop_remainder",
-            uneven,
-            "hosts would have different numbers of batches; leave native=True out",
-        ),
+        ("drop_remainder", uneven, "hosts would have different numbers of batches; leave native=True out"),
     )
     for name, asked, instead in refused:
         if asked:

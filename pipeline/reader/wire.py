@@ -23,9 +23,14 @@ from recordmill.transforms.contract.bounds import RECORD_FEATURES, RECORD_VALUES
 PADDING = 3  # bytes after the last integer: `decode` reads a word at each
 LONGEST = 10  # bytes: 64 bits
 _SEVENS = np.uint32(0x7F7F7F7F)
-
 Int64s: TypeAlias = npt.NDArray[np.int64]
 Result = TypeVar("Result")
+BYTES, FLOATS, INTS = 0x0A, 0x12, 0x1A  # a feature's list: the tags of fields 1, 2, 3
+FIRST, SECOND = 0x0A, 0x12  # the tags of fields 1 and 2 that have a length
+Chunks: TypeAlias = list[memoryview]
+"""The values of a list of bytes, or pieces of packed numbers (varints, little-endian float32), cut between numbers."""
+Lists: TypeAlias = dict[bytes, tuple[int, Chunks]]
+"""The kind of each feature's list (BYTES, FLOATS or INTS) and its content, by name."""
 
 
 class Malformed(ValueError):
@@ -59,7 +64,16 @@ def decode(data: bytes, sizes: Int64s) -> tuple[Int64s, Int64s]:
     counts[1:] -= until[:-1]  # a third of the time of `np.diff`
     values, long = _short(padded, first[:-1])
     if len(long):
-        values[long] = _long(used, first[long], first[long + 1] - 1)
+        starts, last = first[long], first[long + 1] - 1
+        longest = int((last - starts).max()) + 1
+        if longest > LONGEST:
+            raise Malformed(f"a list of int64 holds a number of {longest} bytes, more than {LONGEST}")
+        decoded = np.zeros(len(starts), np.uint64)
+        for byte in range(longest):
+            inside = starts + byte <= last
+            part = used[np.minimum(starts + byte, last)].astype(np.uint64) & np.uint64(0x7F)
+            decoded |= (part << np.uint64(7 * byte)) * inside
+        values[long] = decoded.astype(np.int64)
     return values, counts
 
 
@@ -80,27 +94,6 @@ def _short(padded: npt.NDArray[np.uint8], first: Int64s) -> tuple[Int64s, Int64s
     bits *= np.uint32(3)
     words -= bits
     return words.astype(np.int64), long
-
-
-def _long(used: npt.NDArray[np.uint8], first: Int64s, last: Int64s) -> Int64s:
-    longest = int((last - first).max()) + 1
-    if longest > LONGEST:
-        raise Malformed(f"a list of int64 holds a number of {longest} bytes, more than {LONGEST}")
-    values = np.zeros(len(first), np.uint64)
-    for byte in range(longest):
-        inside = first + byte <= last
-        part = used[np.minimum(first + byte, last)].astype(np.uint64) & np.uint64(0x7F)
-        values |= (part << np.uint64(7 * byte)) * inside
-    return values.astype(np.int64)
-
-
-BYTES, FLOATS, INTS = 0x0A, 0x12, 0x1A  # a feature's list: the tags of fields 1, 2, 3
-FIRST, SECOND = 0x0A, 0x12  # the tags of fields 1 and 2 that have a length
-
-Chunks: TypeAlias = list[memoryview]
-"""The values of a list of bytes, or pieces of packed numbers (varints, little-endian float32), cut between numbers."""
-Lists: TypeAlias = dict[bytes, tuple[int, Chunks]]
-"""The kind of each feature's list (BYTES, FLOATS or INTS) and its content, by name."""
 
 
 class _OtherForm(Exception):

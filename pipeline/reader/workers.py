@@ -40,7 +40,6 @@ LOG = logging.getLogger("recordmill")
 Made = TypeVar("Made")
 Asked = TypeVar("Asked")
 Pairs: TypeAlias = Generator[tuple[Asked, Made], None, None]
-
 AHEAD = 2  # batches per worker: one in the making, one ready or next
 LEAST_IMAGES, LEAST_RECORDS = 2_000, 200_000  # in an iteration: a second's work for one core
 MOST_FOR_ROWS = 8  # taking a batch of texts over costs a tenth of making it
@@ -53,6 +52,10 @@ pipe, file, *sys.path = sys.argv[1:]
 from recordmill.pipeline.reader.workers import main
 main(int(pipe), int(file))
 """
+_ADVICE = "put it into an importable module, or read with threads alone, workers=0"
+_MEMORY = "out of memory? take fewer workers, or a smaller batch_size"
+_DEATHS: dict[int, str] = {signal.SIGKILL: _MEMORY, signal.SIGBUS: _MEMORY}
+Piece: TypeAlias = tuple[int, int, int]  # an array of a batch in the shared memory: its number, offset and size
 
 
 def in_processes(
@@ -174,9 +177,6 @@ def pickled_task(task: Any) -> bytes:
     return stream.getvalue()
 
 
-_ADVICE = "put it into an importable module, or read with threads alone, workers=0"
-
-
 class _TaskPickler(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         # Pickle names a function by its module, and `__main__` differs in another process.
@@ -260,19 +260,12 @@ class _Worker:
         return DatasetError(f"{died}: {_DEATHS.get(-status, 'workers=0 reads without processes')}")
 
 
-_MEMORY = "out of memory? take fewer workers, or a smaller batch_size"
-_DEATHS: dict[int, str] = {signal.SIGKILL: _MEMORY, signal.SIGBUS: _MEMORY}
-
-
 class _BatchPickler(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         # NumPy copies arrays of other packages' types, such as bfloat16, into the stream.
         if isinstance(value, np.ndarray) and value.dtype.isbuiltin == 2:
             return np.ndarray.view, (value.view(f"u{value.itemsize}"), value.dtype)
         return NotImplemented
-
-
-Piece: TypeAlias = tuple[int, int, int]  # an array of a batch in the shared memory: its number, offset and size
 
 
 class Answer(NamedTuple):

@@ -33,8 +33,7 @@ from recordmill.pipeline.reader.remote import VersionFiles
 from recordmill.pipeline.rows import StoredRow, find_records, rejects_of
 from recordmill.pipeline.sources.files import StoreFiles
 from recordmill.pipeline.spec.model import Spec
-from recordmill.pipeline.verify.files import check_graph
-from recordmill.pipeline.verify.report import Findings, Verification, shown
+from recordmill.pipeline.verify.files import Findings, Verification, check_graph, shown
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import argument_name
 from recordmill.transforms.contract.stored import LENGTHS, SERVED, part_name, stored_features
@@ -193,11 +192,9 @@ def sample_rows(plan: BuildPlan, work: PlannedBuild, count: int) -> RawRows | No
             rows = key_rows(block, chunk, work.schema, work.layout, images.read)[0]
             both = rows if least is None else pa.concat_tables([least, rows])
             least = both.sort_by([("@sample", "ascending"), ("@key", "ascending")]).slice(0, count).combine_chunks()
-    return None if least is None or not least.num_rows else _with_images(work, least)
-
-
-def _with_images(work: PlannedBuild, rows: pa.Table) -> RawRows:
-    rows = RowEncoder(work.features, work.learned, work.schema.named).good(rows)
+    if least is None or not least.num_rows:
+        return None
+    rows = RowEncoder(work.features, work.learned, work.schema.named).good(least)
     columns = {name: graph_column(rows, name).to_pylist() for name in work.schema.features}
     loader, sources, good = image_reader(work), rows["@source"].to_pylist(), set(range(rows.num_rows))
     served = {name: each for name, each in work.images().items() if not each.is_mask}

@@ -18,8 +18,8 @@ import numpy.typing as npt
 from recordmill.dataset import open_dataset
 from recordmill.pipeline.dataset.file_names import shown_paths
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest, Shard, index_bytes
-from recordmill.pipeline.dataset.packs import PackIndex
 from recordmill.pipeline.dataset.placement import Layout, hash_keys, shard_of
+from recordmill.pipeline.dataset.tfrecord import PackIndex
 from recordmill.pipeline.dataset.version import parts_to_parse
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.reader.local_shards import ShardFile, kept_numbers
@@ -28,7 +28,7 @@ from recordmill.pipeline.reader.records import FrameBatch, FrameWalk, Offsets, R
 from recordmill.pipeline.reader.remote import VersionFiles
 from recordmill.pipeline.reader.wire import Malformed, names_of
 from recordmill.pipeline.verify import files as checks
-from recordmill.pipeline.verify.report import Findings, Verification, shown
+from recordmill.pipeline.verify.files import Findings, Verification, shown
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.text import WINDOW_PARTS
@@ -36,11 +36,9 @@ from recordmill.transforms.contract.stored import KEY, Column, Ragged, RowError,
 
 MANY_BYTES = 256 << 20  # 256 MiB of shards take a second or more, as long as processes take to start
 TURNS = 4  # portions of shards per process, to balance the load
-
 TOGETHER = 2048  # records parsed at once
 ShardNumber: TypeAlias = tuple[str, int]  # a split, and a shard's number there, from 0
 CheckedShard: TypeAlias = tuple[Findings, Counter[int]]  # a shard's findings, and its number of records by label id
-
 QUICK = "records, indexes, counts: `--quick` compares only sizes and digests"
 NO_PARITY = "training = serving: give --spec dataset.yaml; its sources must be at their paths"
 
@@ -85,7 +83,8 @@ def verify(folder: str, version: str | None = None, *, quick: bool = False) -> V
 
 def _check_shards(files: VersionFiles, manifest: Manifest, findings: Findings) -> None:
     labels: dict[str, Counter[int]] = {name: Counter() for name in manifest.splits}
-    for (split_name, _), (of_shard, counts) in zip(shard_numbers(manifest), _each_shard(files, manifest), strict=True):
+    shards = [(name, number) for name, split in manifest.splits.items() for number in range(len(split.shards))]
+    for (split_name, _), (of_shard, counts) in zip(shards, _each_shard(files, manifest, shards), strict=True):
         findings.merge(of_shard)
         labels[split_name].update(counts)
     for name, split in manifest.splits.items():
@@ -98,9 +97,8 @@ def _check_shards(files: VersionFiles, manifest: Manifest, findings: Findings) -
                 break
 
 
-def _each_shard(files: VersionFiles, manifest: Manifest) -> Iterator[CheckedShard]:
+def _each_shard(files: VersionFiles, manifest: Manifest, shards: Sequence[ShardNumber]) -> Iterator[CheckedShard]:
     """Checks the shards; large versions in several processes, because most checks hold the GIL."""
-    shards = shard_numbers(manifest)
     workers = min(cores(), len(shards))
     if workers < 2 or manifest.bytes < MANY_BYTES:
         yield from check_shards(files, manifest, shards)
@@ -113,11 +111,6 @@ def _each_shard(files: VersionFiles, manifest: Manifest) -> Iterator[CheckedShar
                 yield from checked
         except BrokenExecutor:
             raise DatasetError("a worker process was killed, perhaps out of memory: try again") from None
-
-
-def shard_numbers(manifest: Manifest) -> list[ShardNumber]:
-    """Lists all shards of a version."""
-    return [(name, number) for name, split in manifest.splits.items() for number in range(len(split.shards))]
 
 
 def check_shards(files: VersionFiles, manifest: Manifest, shards: Sequence[ShardNumber]) -> list[CheckedShard]:
@@ -140,12 +133,9 @@ def check_shard(files: VersionFiles, manifest: Manifest, split: str, number: int
     try:
         (folder, path), *_ = files.located(shard)
         with folder.open(path) as (file, size):
-            leads = (
-                index is not None
-                and bool(  # past damage
-                    index[0] == 0 and (index[-1] == shard.bytes or shard.root) and (index[1:] > index[:-1]).all()
-                )
-            )
+            leads = False  # past damage
+            if index is not None and index[0] == 0 and (index[-1] == shard.bytes or shard.root):
+                leads = bool((index[1:] > index[:-1]).all())
             walk = FrameWalk(file, size, index if leads else None, report)
             for batch in walk.batches():
                 known = None if kept is None else kept.take(batch.numbers, mode="clip")  # the file may have grown

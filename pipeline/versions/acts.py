@@ -6,10 +6,8 @@ Each takes a `reason`, in the person's words, for the output's history (`history
 from dataclasses import replace
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, Latest, Manifest
-from recordmill.pipeline.versions.base import awaits_approval
-from recordmill.pipeline.versions.forgotten import read_forgotten
+from recordmill.pipeline.versions.base import awaits_approval, compare_and_swap, read_forgotten, rolls_back
 from recordmill.pipeline.versions.history import recorded
-from recordmill.pipeline.versions.latest import compare_and_swap, rolls_back
 from recordmill.pipeline.versions.listing import HELD_BACK, find_among, marked, open_existing, there
 from recordmill.pipeline.versions.prune import remove_marked
 from recordmill.pipeline.versions.publishing import Choose, Moved, make_live, published

@@ -1,19 +1,232 @@
-"""A snapshot of an output for the next version, and the versions awaiting approval."""
+"""The state of an output: `LATEST`, its forgotten keys, and a snapshot of both for the next version.
+
+`LATEST` is replaced by compare-and-swap: read, decide, write if nobody wrote meanwhile, else retry.
+
+The forgotten keys stand in `forgotten.json`, written by `recordmill versions forget` and honoured by builds. Each is
+the digest that places its row (`pipeline.dataset.placement`): a forgotten row is found in any version without reading
+all of it, and the list contains no keys. Whoever has the list can confirm a guess. An adopted file may get another
+name, and its name another file. So the list has adopted records by their features (`wire.content_of`), and by number
+in a file of this SHA-256 instead of this name.
+"""
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+import json
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import cached_property
 
+import numpy as np
+import numpy.typing as npt
+
 from recordmill.pipeline.dataset.file_names import output_sizes, span_of_file
-from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Latest, Manifest, read_manifest, version_folder
+from recordmill.pipeline.dataset.manifest import (
+    LATEST_FILE,
+    VERSIONS_FOLDER,
+    Json,
+    Latest,
+    Manifest,
+    read_manifest,
+    version_folder,
+)
 from recordmill.pipeline.dataset.paths import Location
+from recordmill.pipeline.dataset.placement import Hashes, digest
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.versions.forgotten import Forgotten, read_forgotten, source_key_of
-from recordmill.pipeline.versions.latest import latest_of
-from recordmill.pipeline.versions.stores.base import OutputError, Store, UnsettledOutputError
+from recordmill.pipeline.json_values import NewerFormatError, check_format, parse_json
+from recordmill.pipeline.versions.stores.base import Conflict, Content, OutputError, Store, UnsettledOutputError
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
+
+TRIES, PAUSE_SECONDS = 50, 0.2
+FORGOTTEN_FILE = "forgotten.json"
+FORMAT = 1
+FORGOTTEN, LEARNED_OF = "forgotten", "learned_of"
+"""The entry of a manifest's provenance on keys left out, and one name in it."""
+
+
+def latest_of(store: Store) -> Latest | None:
+    """Reads `LATEST`, if a version is published. Raises: OutputError: it is broken or not readable."""
+    return _parse_latest(store, store.read_tagged(LATEST_FILE), mend=False)
+
+
+def swap(store: Store, name: str, edit: Callable[[Content | None], bytes | None]) -> None:
+    """Replaces an object atomically by `edit(content)`; None stands for a missing object, and as result for no change.
+
+    Retries if another process wrote first. Raises: UnsettledOutputError after `TRIES`, OutputError.
+    """
+    with store.locked():
+        for _ in range(TRIES):
+            content = store.read_tagged(name)
+            data = edit(content)
+            if data is None:
+                return
+            with suppress(Conflict):
+                store.write_if(name, data, content.tag if content else None)
+                return
+            time.sleep(PAUSE_SECONDS)
+    raise UnsettledOutputError(f"other processes keep changing {store.location / name}: run the same command again")
+
+
+def compare_and_swap(store: Store, edit: Callable[[Latest | None], Latest], *, mend: bool = False) -> Latest:
+    """Replaces `LATEST` atomically by `edit(latest)`, of None without a version; retries as `swap`.
+
+    With `mend`, a broken `LATEST` counts as missing. Raises: OutputError, as `latest_of` and `swap`.
+    """
+    edited = list[Latest]()
+
+    def text(content: Content | None) -> bytes | None:
+        latest = _parse_latest(store, content, mend)
+        edited.append(edit(latest))
+        return None if edited[-1] == latest else edited[-1].to_text().encode()
+
+    swap(store, LATEST_FILE, text)
+    return edited[-1]
+
+
+def moved(latest: Latest | None, version: str, sequence: int) -> Latest:
+    """Moves `LATEST` to a version, and retires the previous one. Raises: UnsettledOutputError: it is being deleted."""
+    if latest is None:
+        return Latest(version, sequence)
+    if version in latest.removing:
+        raise UnsettledOutputError(f"the version {version} is being deleted: choose another, or build again")
+    retired = latest.retired if latest.version == version else {**latest.retired, latest.version: now()}
+    retired = {name: time for name, time in retired.items() if name != version}
+    same = latest.same if latest.version == version else ()
+    return replace(latest, version=version, sequence=sequence, retired=retired, same=same)
+
+
+def now() -> str:
+    """Formats the present time, in UTC, as in `LATEST`."""
+    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _parse_latest(store: Store, content: Content | None, mend: bool) -> Latest | None:
+    if content is None:
+        return None
+    try:
+        return Latest.from_json(parse_json(content.data))
+    except DatasetError as error:
+        if mend and not isinstance(error, NewerFormatError):
+            return None
+        raise OutputError(f"{store.location / LATEST_FILE} is broken ({error}): {rolls_back(store.url)}") from None
+
+
+def rolls_back(output: str) -> str:
+    """Names the command that mends an output with a damaged `LATEST` or live version."""
+    return f"`recordmill versions rollback {output} VERSION` makes a version live"
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    """The digests of forgotten keys, each 48 hexadecimal digits, with times in UTC."""
+
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def digests(self) -> list[bytes]:
+        """The digests, 24 bytes each."""
+        return [bytes.fromhex(key) for key in self.keys]
+
+    @cached_property
+    def sha256(self) -> str:
+        """The digest of the list, without the times, in hex; empty for an empty list."""
+        return hashlib.sha256("\n".join(sorted(self.keys)).encode()).hexdigest() if self.keys else ""
+
+    @cached_property
+    def _known(self) -> frozenset[bytes]:
+        return frozenset(self.digests)
+
+    @cached_property
+    def _positions(self) -> Hashes:
+        numbers = np.frombuffer(b"".join(self.digests), ">u8").reshape(-1, 3)
+        return numbers[:, 1].astype(np.uint64)
+
+    def holds(self, key: bytes) -> bool:
+        """Whether a key was forgotten."""
+        return digest(key) in self._known
+
+    def near(self, positions: Hashes) -> npt.NDArray[np.int64]:
+        """Finds the few keys that may be forgotten, by position hash: int64 [keys found], increasing."""
+        return np.flatnonzero(np.isin(positions, self._positions))
+
+    def are_left_out_of(self, manifest: Manifest) -> bool:
+        """Whether a version was made without the keys of this list."""
+        entry = manifest.provenance.get(FORGOTTEN) or {}
+        return str(entry.get("keys_sha256", "")) == self.sha256
+
+    def rows_key(self, key: str) -> str:
+        """Makes the key of a build without these rows from the key of one with them."""
+        return hashlib.sha256(f"{key}\nforgotten {self.sha256}".encode()).hexdigest() if self.keys else key
+
+    def entry(self, source_key: str, learned_of: str | None = None) -> Json:
+        """Returns a manifest's entry, with the source key of all rows, and the version of the statistics, if older."""
+        entry = {"keys": len(self.keys), "keys_sha256": self.sha256, "source_key": source_key}
+        return entry | ({LEARNED_OF: learned_of} if learned_of else {})
+
+    def renamed(self, files: Iterable[tuple[str, str, int]], *, keep: bool = False) -> "Forgotten":
+        """Lists records `old:number` as `new:number`, given (old, new, records) of files; with `keep` as both."""
+        keys = dict(self.keys)
+        for old, new, records in files if keys else ():
+            for record in range(records):
+                if (before := digest(f"{old}:{record}".encode()).hex()) in keys:
+                    keys[digest(f"{new}:{record}".encode()).hex()] = keys[before] if keep else keys.pop(before)
+        return Forgotten(keys)
+
+    def named_in(self, manifest: Manifest) -> "Forgotten":
+        """Adds the keys that adopted records of the list have in a version."""
+        return self.renamed(((sha256, name, records) for name, sha256, records in places(manifest)), keep=True)
+
+    def to_text(self) -> str:
+        """Formats the list for its file."""
+        return json.dumps({"format": FORMAT, "keys": dict(sorted(self.keys.items()))}, indent=1) + "\n"
+
+
+def places(manifest: Manifest | None) -> set[tuple[str, str, int]]:
+    """Returns name, SHA-256 and records of each adopted file that gives its records their keys."""
+    shards = manifest.shards if manifest and manifest.adopted and "key" not in manifest.adopted else ()
+    return {(shard.file, shard.sha256, shard.indexed) for shard in shards}
+
+
+def source_key_of(manifest: Manifest) -> str:
+    """Returns the source key of a version with all rows, forgotten ones included."""
+    entry = manifest.provenance.get(FORGOTTEN) or {}
+    return str(entry.get("source_key", manifest.source_key))
+
+
+def read_forgotten(store: Store) -> Forgotten:
+    """Reads the list of an output, perhaps empty. Raises: OutputError if it is broken."""
+    return _parse_forgotten(store, store.read_tagged(FORGOTTEN_FILE))
+
+
+def add_forgotten(store: Store, keys: Collection[bytes], files: Collection[tuple[str, str, int]] = ()) -> Forgotten:
+    """Adds keys to the list, `renamed` by files, and returns it. Raises: OutputError: it is broken or not writable."""
+    lists = list[Forgotten]()
+
+    def text(content: Content | None) -> bytes | None:
+        before = _parse_forgotten(store, content)
+        added = dict.fromkeys((digest(key).hex() for key in keys), now())
+        lists.append(Forgotten({**added, **before.keys}).renamed(files))
+        return None if lists[-1].keys == before.keys else lists[-1].to_text().encode()
+
+    swap(store, FORGOTTEN_FILE, text)
+    return lists[-1]
+
+
+def _parse_forgotten(store: Store, content: Content | None) -> Forgotten:
+    if content is None:
+        return Forgotten()
+    try:
+        parsed = parse_json(content.data)
+        check_format(parsed, FORMAT)
+        keys = {key: str(time) for key, time in parsed["keys"].items() if len(bytes.fromhex(key)) == 24}
+        if len(keys) != len(parsed["keys"]):
+            raise ValueError("a digest has another length than 24 bytes")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:  # a DatasetError is a ValueError
+        # No build may ignore the list.
+        raise OutputError(f"{store.location / FORGOTTEN_FILE} is broken ({error}): restore it from a copy") from None
+    return Forgotten(keys)
 
 
 def awaits_approval(latest: Latest | None, manifest: Manifest) -> bool:

@@ -26,6 +26,8 @@ from recordmill.pipeline.versions.stores.bucket import UPLOADS
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.pipeline.versions.stores.open_store import open_store
 
+NONE: Mapping[str, Json] = MappingProxyType({})
+
 
 class KeptFiles:
     """Keeps files of a base version in a new one. Hold the base (`listing.held`): a prune could remove its files.
@@ -77,9 +79,6 @@ class KeptFiles:
         if copied.refusal:
             self._refusal = copied.refusal
             self.copied_bytes += copied.bytes
-
-
-NONE: Mapping[str, Json] = MappingProxyType({})
 
 
 def inventory(folder: str, shards: Collection[str], known: Mapping[str, Json] = NONE) -> dict[str, Json]:

@@ -23,8 +23,8 @@ from recordmill.pipeline import VERSION
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import printable, redacted
 from recordmill.pipeline.versions import leases
-from recordmill.pipeline.versions.latest import now, swap
-from recordmill.pipeline.versions.publishing import holds_dataset, live_version
+from recordmill.pipeline.versions.base import now, swap
+from recordmill.pipeline.versions.publishing import OURS, live_version
 from recordmill.pipeline.versions.stores.base import HISTORY_FILE, Content, Store
 from recordmill.pipeline.versions.stores.open_store import open_store
 
@@ -40,6 +40,10 @@ Entry = dict[str, Any]
 
 def new_entry(act: str) -> Entry:
     """Begins the entry of a build or an act: user, host and time."""
+    try:
+        user = getpass.getuser()
+    except (ImportError, KeyError, OSError):  # in a container the user may have no name
+        user = str(os.getuid())
     return {
         "id": secrets.token_hex(8),
         "act": act,
@@ -48,18 +52,11 @@ def new_entry(act: str) -> Entry:
         "began_at": now(),
         "ended_at": None,
         "seconds": None,
-        "user": _user(),
+        "user": user,
         "host": socket.gethostname(),
         "process": os.getpid(),
         "recordmill": VERSION,
     }
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (ImportError, KeyError, OSError):  # in a container the user may have no name
-        return str(os.getuid())
 
 
 @contextmanager
@@ -127,9 +124,17 @@ def write_entry(output: str, entry: Mapping[str, Any]) -> None:
 
     def lines(content: Content | None) -> bytes:
         entries = _settled(_parse(content), store)
-        return _lines([earlier for earlier in entries if earlier.get("id") != entry["id"]] + [dict(entry)])
+        newest_first = [dict(entry), *(each for each in reversed(entries) if each.get("id") != entry["id"])]
+        kept, size = list[bytes](), 0
+        for each in newest_first:
+            line = json.dumps(each, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+            size += len(line)
+            if kept and size > MOST_BYTES:
+                break
+            kept.append(line)
+        return b"".join(reversed(kept))
 
-    if holds_dataset(store):
+    if not OURS.isdisjoint(store.children("")):
         swap(store, HISTORY_FILE, lines)
 
 
@@ -160,15 +165,3 @@ def _settled(entries: list[Entry], store: Store) -> list[Entry]:
     living = None if holder is None or holder.is_dead() else (holder.host, holder.process)
     killed = [each.get("end") == RUNNING and (each.get("host"), each.get("process")) != living for each in entries]
     return [{**each, "end": KILLED} if is_killed else each for each, is_killed in zip(entries, killed, strict=True)]
-
-
-def _lines(entries: list[Entry]) -> bytes:
-    """Formats the newest entries, up to the file's limit."""
-    lines, size = list[bytes](), 0
-    for entry in reversed(entries):
-        line = json.dumps(entry, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
-        size += len(line)
-        if lines and size > MOST_BYTES:
-            break
-        lines.append(line)
-    return b"".join(reversed(lines))

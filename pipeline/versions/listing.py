@@ -11,14 +11,15 @@ from recordmill.pipeline.dataset import manifest as datasets
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, Latest, Manifest
 from recordmill.pipeline.errors import DatasetError, UserError, did_you_mean
 from recordmill.pipeline.versions import leases
-from recordmill.pipeline.versions.base import awaits_approval, is_held_back
-from recordmill.pipeline.versions.latest import latest_of
+from recordmill.pipeline.versions.base import awaits_approval, is_held_back, latest_of
 from recordmill.pipeline.versions.publishing import published
 from recordmill.pipeline.versions.stores.base import Store, UnsettledOutputError
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 
 LIVE, HELD_BACK = "live", "held-back"
 BEFORE = re.compile(r"-[1-9]\d{0,5}")
+GRACE_SECONDS = 24 * 3600.0
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 24 * 3600.0}
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,16 @@ def find_among(manifests: list[Manifest], output: str, wanted: str, latest: Late
             raise DatasetError(f"no version is held back in {output}; {_known(manifests)}")
         return manifests[-1]
     if wanted == LIVE or BEFORE.fullmatch(wanted):
-        return _previous(manifests, output, latest, int(wanted.removeprefix("-")) if wanted != LIVE else 0)
+        were_live = [manifest for manifest in manifests if not is_held_back(latest, manifest)]
+        names = [manifest.version for manifest in were_live]
+        if latest is None or latest.version not in names:
+            raise DatasetError(f"{output} has no live version: name a version; {_known(manifests)}")
+        steps = int(wanted.removeprefix("-")) if wanted != LIVE else 0
+        position = names.index(latest.version) - steps
+        if position < 0:
+            before = f"{steps:,} versions" if steps > 1 else "version"
+            raise DatasetError(f"{output} has no {before} before the live {latest.version}")
+        return were_live[position]
     tests: tuple[Callable[[Manifest], bool], ...] = (
         lambda manifest: manifest.version == wanted,
         lambda manifest: manifest.sequence > 0 and str(manifest.sequence) == wanted.removeprefix("#"),
@@ -132,23 +142,6 @@ def pair(output: str, before: str | None = None, after: str | None = None) -> tu
     store = open_existing(output)
     latest, manifests = latest_of(store), published(store)
     return find_among(manifests, output, before or "-1", latest), find_among(manifests, output, after or LIVE, latest)
-
-
-def _previous(manifests: list[Manifest], output: str, latest: Latest | None, steps: int) -> Manifest:
-    """Returns the version published `steps` before the live one; 0 is the live one."""
-    were_live = [manifest for manifest in manifests if not is_held_back(latest, manifest)]
-    names = [manifest.version for manifest in were_live]
-    if latest is None or latest.version not in names:
-        raise DatasetError(f"{output} has no live version: name a version; {_known(manifests)}")
-    position = names.index(latest.version) - steps
-    if position < 0:
-        before = f"{steps:,} versions" if steps > 1 else "version"
-        raise DatasetError(f"{output} has no {before} before the live {latest.version}")
-    return were_live[position]
-
-
-GRACE_SECONDS = 24 * 3600.0
-UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 24 * 3600.0}
 
 
 def seconds_of(grace: str) -> float:
@@ -200,10 +193,3 @@ def there(latest: Latest | None) -> Latest:
     if latest is None:
         raise UnsettledOutputError("another process removed the output's LATEST: run the same command again")
     return latest
-
-
-def unmarked(latest: Latest, versions: Collection[str], *, forget: bool) -> Latest:
-    """Removes versions' marks; with `forget`, also their `retired` times."""
-    removing = tuple(version for version in latest.removing if version not in versions)
-    retired = {version: time for version, time in latest.retired.items() if not (forget and version in versions)}
-    return replace(latest, retired=retired, removing=removing)

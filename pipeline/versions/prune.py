@@ -5,16 +5,15 @@ on nobody can use them. The next prune completes a killed one.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, Latest, Manifest
 from recordmill.pipeline.versions import build_folders, leases, listing, publishing
-from recordmill.pipeline.versions.base import is_held_back
+from recordmill.pipeline.versions.base import compare_and_swap, is_held_back, latest_of
 from recordmill.pipeline.versions.files import Needs, Removal, needs_of, remove_unneeded
 from recordmill.pipeline.versions.history import recorded
-from recordmill.pipeline.versions.latest import compare_and_swap, latest_of
 from recordmill.pipeline.versions.leases import BUILD, Holder, OnWait
 from recordmill.pipeline.versions.stores.base import CLAIM_FILE, Store
 from recordmill.pipeline.versions.stores.local import folder_bytes
@@ -182,9 +181,16 @@ class _Pruning:
             self._unmark(marked, forget=True)
 
     def _unmark(self, versions: Sequence[str], *, forget: bool) -> None:
+        """Removes versions' marks; with `forget`, also their `retired` times."""
+
+        def edit(latest: Latest | None) -> Latest:
+            latest = listing.there(latest)
+            removing = tuple(version for version in latest.removing if version not in versions)
+            retired = {name: time for name, time in latest.retired.items() if not (forget and name in versions)}
+            return replace(latest, retired=retired, removing=removing)
+
         if versions:
-            edit = partial(listing.unmarked, versions=versions, forget=forget)
-            compare_and_swap(self.store, lambda latest: edit(listing.there(latest)))
+            compare_and_swap(self.store, edit)
 
     def _remove_unneeded(self, folder: str, sizes: Mapping[str, int], needs: Needs, removal: Removal) -> None:
         """Removes a version's files, except those needed by other versions."""
@@ -225,7 +231,13 @@ class _Pruning:
             newest, sizes = store.newest(folder), store.sizes(folder)
             if newest is None or folder in self.done.removed or version in self.done.kept:
                 continue
-            reason = self._why_ownerless_kept(latest, version, newest, grace)
+            reason: str | None = None
+            if latest and version in {latest.version, *latest.pinned, *latest.retired} - {*latest.removing}:
+                reason = "`LATEST` names it"
+            elif any(listing.holds(lease, version) for lease in self.living):
+                reason = "it is held"
+            elif grace > 0 and (datetime.now(UTC) - newest).total_seconds() < grace:
+                reason = f"its newest file is of {newest:%Y-%m-%dT%H:%M:%SZ}: its grace is not over"
             if reason is None and needs.of(folder, sizes):
                 self._remove_unneeded(folder, sizes, needs, Removal(store, sizes))
             elif reason is None:
@@ -233,16 +245,6 @@ class _Pruning:
                 self._end(folder, partial(_bytes, store, folder), end)
             else:
                 self.done.kept[version] = f"it has no {MANIFEST_FILE}, but {reason}"
-
-    def _why_ownerless_kept(self, latest: Latest | None, version: str, newest: datetime, grace: float) -> str | None:
-        if latest and version in {latest.version, *latest.pinned, *latest.retired} - {*latest.removing}:
-            return "`LATEST` names it"
-        if any(listing.holds(lease, version) for lease in self.living):
-            return "it is held"
-        if grace <= 0:
-            return None
-        age = (datetime.now(UTC) - newest).total_seconds()
-        return f"its newest file is of {newest:%Y-%m-%dT%H:%M:%SZ}: its grace is not over" if age < grace else None
 
     def end_leases(self) -> None:
         for name, holder in {} if self.dry_run else self.dead.items():

@@ -21,9 +21,18 @@ from recordmill.pipeline.dataset.manifest import LATEST_FILE, MANIFEST_FILE, VER
 from recordmill.pipeline.dataset.paths import attempt_name, locate
 from recordmill.pipeline.errors import DatasetError, ExitCode, UserError
 from recordmill.pipeline.safe_text import printable
-from recordmill.pipeline.versions.base import Base, awaits_approval, is_rolled_back, missing_files, rolled_back
+from recordmill.pipeline.versions.base import (
+    Base,
+    awaits_approval,
+    compare_and_swap,
+    is_rolled_back,
+    latest_of,
+    missing_files,
+    moved,
+    now,
+    rolled_back,
+)
 from recordmill.pipeline.versions.build_folders import BUILDING_FOLDER, end_uploads
-from recordmill.pipeline.versions.latest import compare_and_swap, latest_of, moved, now
 from recordmill.pipeline.versions.leases import LEASES_FOLDER, Lease
 from recordmill.pipeline.versions.stores.base import HISTORY_FILE, Conflict, OutputError, Store, UnsettledOutputError
 from recordmill.pipeline.versions.stores.open_store import is_local, open_store
@@ -32,6 +41,9 @@ _warn_once = cache(logging.getLogger("recordmill").warning)
 OURS = {LATEST_FILE, VERSIONS_FOLDER, BUILDING_FOLDER, LEASES_FOLDER, HISTORY_FILE}
 SHOWN = 3
 MOST_SAME = 16  # newest source keys in `LATEST`
+Choose = Callable[[Latest | None], Manifest]  # maps the pointer to the version to make live
+Moved = tuple[Manifest, str | None]  # the live version, and the name of the previous one, if any
+ROLLED_BACK = "a version of the same inputs was rolled back"  # the line of a version that would undo a person's act
 
 
 def check_output(output: str, but: Collection[str] = ()) -> None:
@@ -65,11 +77,6 @@ def check_output(output: str, but: Collection[str] = ()) -> None:
         raise OutputError(f"the output {output} holds {some} instead of a dataset: give a new folder, or an empty one")
     if LATEST_FILE in entries and not store.exists(LATEST_FILE):
         raise OutputError(f"{store.url}/{LATEST_FILE} is not a file: move it away")
-
-
-def holds_dataset(store: Store) -> bool:
-    """Whether the output holds files of a build."""
-    return not OURS.isdisjoint(store.children(""))
 
 
 def published(store: Store) -> list[Manifest]:
@@ -201,10 +208,6 @@ def next_sequence(store: Store, latest: Latest | None) -> int:
     return 1 + max([latest.sequence if latest else 0, *(manifest.sequence for manifest in published(store))])
 
 
-Choose = Callable[[Latest | None], Manifest]  # maps the pointer to the version to make live
-Moved = tuple[Manifest, str | None]  # the live version, and the name of the previous one, if any
-
-
 def _check_whole(store: Store, manifest: Manifest, staged: str | None = None) -> None:
     """Checks by listing that every file of a version is there, with its size. Raises: UnsettledOutputError."""
     for name in missing_files(store, manifest, staged):
@@ -268,9 +271,6 @@ def remember_same(output: str, version: str, key: str) -> None:
         return replace(latest, same=(*latest.same, key)[-MOST_SAME:])
 
     compare_and_swap(open_store(output), edit)
-
-
-ROLLED_BACK = "a version of the same inputs was rolled back"  # the line of a version that would undo a person's act
 
 
 def undone(base: Base, version: Manifest) -> tuple[str, ...]:

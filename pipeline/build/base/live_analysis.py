@@ -36,9 +36,7 @@ from recordmill.pipeline.sources.options import PATHS
 from recordmill.pipeline.sources.paths import note
 from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.model import Spec
-from recordmill.pipeline.versions.base import Base
-from recordmill.pipeline.versions.forgotten import Forgotten
-from recordmill.pipeline.versions.latest import rolls_back
+from recordmill.pipeline.versions.base import Base, Forgotten, rolls_back
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_location
 from recordmill.transforms.contract.image_facts import COUNTS

@@ -27,7 +27,7 @@ from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.spec.features.image import Image
 from recordmill.pipeline.spec.features.mask import Mask, Masks
 from recordmill.pipeline.spec.split_by import Duplicates, SplitBy
-from recordmill.pipeline.versions.forgotten import Forgotten
+from recordmill.pipeline.versions.base import Forgotten
 from recordmill.pipeline.versions.stores.base import OutputError, Store
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.transforms.contract.kinds.base import Learned

@@ -21,8 +21,7 @@ from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions import publishing
-from recordmill.pipeline.versions.base import Base
-from recordmill.pipeline.versions.forgotten import source_key_of
+from recordmill.pipeline.versions.base import Base, source_key_of
 from recordmill.pipeline.versions.publishing import Published
 
 SHOWN = 3

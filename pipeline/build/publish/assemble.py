@@ -26,9 +26,9 @@ from recordmill.pipeline.dataset.version import read_words
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.facts.sidecars import with_sidecars
 from recordmill.pipeline.versions import publishing
+from recordmill.pipeline.versions.base import FORGOTTEN
 from recordmill.pipeline.versions.build_folders import entries
 from recordmill.pipeline.versions.files import KeptFiles, inventory
-from recordmill.pipeline.versions.forgotten import FORGOTTEN
 
 REJECTS_FILE = "rejects/rejected-00000-of-00001.jsonl"
 SERVING_FOLDER = "serving"

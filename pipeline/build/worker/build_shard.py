@@ -39,8 +39,7 @@ from recordmill.pipeline.dataset.examples import examples
 from recordmill.pipeline.dataset.file_names import shard_file
 from recordmill.pipeline.dataset.manifest import Shard
 from recordmill.pipeline.dataset.manifest_parts import PackFile
-from recordmill.pipeline.dataset.packs import pack
-from recordmill.pipeline.dataset.tfrecord import ShardWriter
+from recordmill.pipeline.dataset.tfrecord import ShardWriter, pack
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.parallel import in_order
 from recordmill.pipeline.sources.faults import Fault, Faults, Reject

@@ -21,9 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.pipeline.dataset import manifest as manifests
-from recordmill.pipeline.dataset.adopted_files import allow, check_content
 from recordmill.pipeline.dataset.examples import Example
-from recordmill.pipeline.dataset.file_names import shard_paths
+from recordmill.pipeline.dataset.file_names import allow, check_content, shard_paths
 from recordmill.pipeline.dataset.manifest import Location, Manifest, Shard
 from recordmill.pipeline.dataset.paths import ADOPT, read_inner
 from recordmill.pipeline.errors import listed

@@ -190,7 +190,7 @@ class BucketStore(base.Store):
             yield cast(BinaryIO, stream)
             stream.complete()
             if stream.is_late:
-                self._check_equal(name, stream.digest)
+                self._check_equal(name, stream.sha256.digest())
         except BaseException:
             with suppress(Exception):  # the first error counts; remains are invisible
                 upload.abort()

@@ -20,7 +20,6 @@ from recordmill.pipeline.versions.stores.parts import OPTIONS, PART_BYTES, Part,
 
 TIMEOUT_SECONDS = 60  # for an answer's next bytes
 CREDENTIALS_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
-_PROJECT = "recordmill"  # required by the library, but used only to make buckets
 
 
 class GcsStore(BucketStore):
@@ -39,14 +38,23 @@ class GcsStore(BucketStore):
         none_found = load("google.auth.exceptions", self.url, "gcp").DefaultCredentialsError
         with refusals(self.url, "reached"):
             try:
-                client = library.Client(project=_PROJECT)
+                client = library.Client(project="recordmill")  # required, but used only to make buckets
             except none_found:
                 if CREDENTIALS_FILE in os.environ:
                     raise
                 client = library.Client.create_anonymous_client()
-        adapter = _bounded(load("requests.adapters", self.url, "gcp").HTTPAdapter)
+
+        class Bounded(load("requests.adapters", self.url, "gcp").HTTPAdapter):  # type: ignore[misc]
+            """Reads no listing or error without an end."""
+
+            def send(self, request: Any, **options: Any) -> Any:
+                answer = super().send(request, **options)
+                if not options.get("stream") or answer.status_code >= HTTPStatus.MULTIPLE_CHOICES:
+                    answer._content = answer.raw.read(parts.MOST_ANSWER, decode_content=True)
+                return answer
+
         for scheme in ("https://", "http://"):  # the default pool keeps only 10 connections
-            client._http.mount(scheme, adapter(pool_maxsize=CONNECTIONS))
+            client._http.mount(scheme, Bounded(pool_maxsize=CONNECTIONS))
         return client.bucket(self._bucket_name)
 
     def _obstore(self) -> Any:
@@ -122,19 +130,6 @@ class GcsStore(BucketStore):
 
     def _write(self, key: str, data: bytes) -> None:
         self._bucket.blob(key).upload_from_string(data, "application/json")
-
-
-def _bounded(adapter: Any) -> Any:
-    """Makes a class of HTTP adapters that read no listing or error without an end."""
-
-    class Bounded(adapter):  # type: ignore[misc]
-        def send(self, request: Any, **options: Any) -> Any:
-            answer = super().send(request, **options)
-            if not options.get("stream") or answer.status_code >= HTTPStatus.MULTIPLE_CHOICES:
-                answer._content = answer.raw.read(parts.MOST_ANSWER, decode_content=True)
-            return answer
-
-    return Bounded
 
 
 class _ResumableUpload(Upload):

@@ -123,13 +123,8 @@ class Stream(RawIOBase):
 
     def __init__(self, upload: Upload, url: str) -> None:
         self._upload, self._url, self._rest, self._parts = upload, url, bytearray(), 0
-        self._sha256 = hashlib.sha256()
+        self.sha256 = hashlib.sha256()  # of the written data
         self.is_late = False
-
-    @property
-    def digest(self) -> bytes:
-        """The SHA-256 of the written data."""
-        return self._sha256.digest()
 
     def writable(self) -> bool:
         """Returns True."""
@@ -137,17 +132,14 @@ class Stream(RawIOBase):
 
     def write(self, data: Any, /) -> int:
         """Sends complete parts. Raises: OutputError."""
-        self._sha256.update(data)
+        self.sha256.update(data)
         self._rest += data
         part = PART_BYTES << (self._parts // 1000)  # S3 allows 10,000 parts
         while len(self._rest) >= part:
-            self._send(part)
+            self._unless_there(self._upload.send, self._rest[:part])
+            del self._rest[:part]
+            self._parts += 1
         return memoryview(data).nbytes
-
-    def _send(self, part: int) -> None:
-        self._unless_there(self._upload.send, self._rest[:part])
-        del self._rest[:part]
-        self._parts += 1
 
     def complete(self) -> None:
         """Sends the rest. Raises: OutputError."""

@@ -153,8 +153,7 @@ class S3Store(BucketStore):
         return Part(b"", 0)
 
     def _copy(self, key: str, target: str) -> None:
-        source = {"Bucket": self._bucket_name, "Key": key}
-        self._client.copy(source, self._bucket_name, target)
+        self._client.copy({"Bucket": self._bucket_name, "Key": key}, self._bucket_name, target)
 
     def _write(self, key: str, data: bytes) -> None:
         self._client.put_object(Bucket=self._bucket_name, Key=key, Body=data)
