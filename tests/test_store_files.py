@@ -97,11 +97,7 @@ ODD = {
             ["in/a.csv", "in/b.csv", "in/x/c.csv"],
             ["in/../b.csv", "in/./b.csv", "in//b.csv", "in/b.csv/", "in/x/..", "in/x//c.csv"],
         ),
-        (
-            "s3://b/in/*.csv",
-            ["in/a.csv", "in/b.csv"],
-            ["in/../b.csv", "in/./b.csv", "in//b.csv", "in/b.csv/"],
-        ),
+        ("s3://b/in/*.csv", ["in/a.csv", "in/b.csv"], ["in/../b.csv", "in/./b.csv", "in//b.csv", "in/b.csv/"]),
         ("s3://b/in/a.csv", ["in/a.csv"], []),
         ("s3://b/in//b.csv", ["in//b.csv"], []),
         ("s3://b/in//**", ["in//b.csv"], []),

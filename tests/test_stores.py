@@ -335,9 +335,7 @@ def test_clients_of_s3_are_made_apart_from_boto3s_own_session() -> None:
 
 @pytest.mark.first(1)
 @pytest.mark.slow
-def test_as_many_requests_as_a_workspace_sends_at_once_keep_their_connections(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_as_many_requests_as_a_workspace_sends_at_once_keep_their_connections(caplog: pytest.LogCaptureFixture) -> None:
     with emulators.s3() as url, ThreadPoolExecutor(CONNECTIONS) as threads:
         store = open_store(url)
         store.write_if(NAME, bytes(1 << 20), None)
