@@ -6,7 +6,6 @@ import json
 import math
 import tracemalloc
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -306,7 +305,7 @@ def test_rows_of_one_line(tmp_path: Path, content: bytes) -> None:
         ("pretty.jsonl", ASKED, ["jq -c . ", "/pretty.jsonl > ", "/pretty-lines.jsonl"]),
         (
             "wide.jsonl",
-            {"column1": NUMBER, "column1.x": replace(NUMBER, optional=True)},
+            {"column1": NUMBER, "column1.x": Column(ColumnType.NUMBER, optional=True)},
             ["'column1.x'", "value", "object"],
         ),
         ("rows.jsonl", {"tex": TEXT}, ["'tex'", "first lines", "n, text", "mean 'text'"]),

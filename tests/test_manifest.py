@@ -37,14 +37,15 @@ MANIFEST = Manifest(
 )
 OBJECT = {
     "format": 1, "name": "d", "version": "v1", "build_key": "00ff" * 16, "label": "kind",
-    "features": {"zebra": {"kind": "number"}, "kind": {"kind": "category", "vocabulary": "k.txt", "vocabulary_size": 2}},
+    "features": {
+        "zebra": {"kind": "number"}, "kind": {"kind": "category", "vocabulary": "k.txt", "vocabulary_size": 2}},
     "splits": {
         "train": {"records": 3, "bytes": 120, "shards": [
             {"file": "d-train.tfrecord-00000-of-00001", "bytes": 120, "records": 3, "sha256": "ab12" * 16,
              "index": "d-train.index-00000-of-00001"}], "label_counts": [1, 2]},
         "empty": {"records": 0, "bytes": 0, "shards": [], "label_counts": None}},
-    "statistics": {}, "rows": {}, "sources": [], "rejects": {}, "spec": {}, "provenance": {}, "sequence": 0, "files": {},
-    "duplicates": {},
+    "statistics": {}, "rows": {}, "sources": [], "rejects": {}, "spec": {}, "provenance": {}, "sequence": 0,
+    "files": {}, "duplicates": {},
 }  # fmt: skip
 TEXT = json.dumps(OBJECT, indent=2) + "\n"
 
