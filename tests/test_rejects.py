@@ -269,7 +269,8 @@ def test_a_text_is_unreadable_only_where_its_file_is(tmp_path: Path, error: OSEr
     [
         ("n: {kind: number}, q: {kind: number, quantiles: 4}, m: {kind: number, normalize: none}", {"n": 4, "q": 4}),
         ("y: {kind: category}, c: {kind: categories}, g: {kind: category, classes: [a]}", {"y": 9, "c": 4}),
-        ("t: {kind: text}, s: {kind: text, tokenizer: wordpiece}, b: {kind: text, tokenizer: bytes}", {"t": 4, "s": 4}),
+        ("t: {kind: text}, b: {kind: text, tokenizer: bytes}", {"t": 4}),
+        ("s: {kind: text, tokenizer: sentencepiece}", {"s": 4}),
         ("i: {kind: image, size: 8, normalize: dataset}, j: {kind: image, size: 8}", {"i": 2}),
     ],
 )
