@@ -124,10 +124,10 @@ def test_wrong_files_are_named() -> None:
     with raises(UserError, "the model", "tokenizer.json"):
         ours(b"{}")
     ranks = TokenizerOptions(kind="text", tokenizer="tiktoken", pattern="o200k_base")
-    for second, *facts in (("no", "line 2", "base64"), ("Yg== 4294967295", "line 2", "4,194,304"),
-            ("Yg== -1", "line 2", "4,194,304"), ("", "256")):  # fmt: skip
+    for second, *facts in (("no\n", "line 2", "base64"), ("Yg== 4294967295\n", "line 2", "4,194,304"),
+            ("Yg== -1\n", "line 2", "4,194,304"), ("", "256")):  # fmt: skip
         with raises(UserError, *facts):
-            TextTokenizer(f"YQ== 0\n{second}\n".encode(), ranks)
+            TextTokenizer(f"YQ== 0\n{second}".encode(), ranks)
     made = models.wordpiece().to_str().encode()
     with raises(UserError, "2 ids", "max_length", "3"):
         ours(made, max_length=2)

@@ -42,8 +42,8 @@ def both_engines(description: TextsDescription, rows: Rows, **options: Any) -> d
     other = model_features({"x": description}, tensors, chosen)
     assert found.keys() == other.keys()
     for name, values in found.items():
-        is_ragged, tensor = isinstance(values, Ragged), other[name]
-        tensors_of = (tensor.values, tensor.row_splits) if is_ragged else (tensor,)
+        is_ragged, theirs = isinstance(values, Ragged), other[name]
+        tensors_of = (theirs.values, theirs.row_splits) if is_ragged else (theirs,)
         for tensor, array in zip(tensors_of, values if is_ragged else (values,), strict=True):
             np.testing.assert_array_equal(tensor.numpy(), array, strict=True, err_msg=name)
     return found
