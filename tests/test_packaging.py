@@ -201,12 +201,7 @@ def test_type_checkers_see_the_names_that_load() -> None:
         alias.name: node.module for node in guarded.body if isinstance(node, ast.ImportFrom) for alias in node.names
     }
     assert sorted([*declared, "__version__"]) == recordmill.__all__ == dir(recordmill)
-    [loads] = [node for node in body if isinstance(node, ast.FunctionDef) and node.name == "_load"]
-    loaded = {}
-    for case in ast.walk(loads):
-        if isinstance(case, ast.match_case) and isinstance(case.body[0], ast.ImportFrom):
-            module = f"{case.body[0].module}.{case.body[0].names[0].name}"
-            loaded |= {node.value: module for node in ast.walk(case.pattern) if isinstance(node, ast.Constant)}
+    loaded = {name: f"recordmill.{module}" for module, names in recordmill.MODULES.items() for name in names}
     assert loaded == declared
     with raises(AttributeError, "'recordmill'", "'open_datset'"):
         _ = recordmill.open_datset
