@@ -84,12 +84,12 @@ def test_a_build_that_holds_the_lease_has_its_line(output: str) -> None:
 
 
 def test_an_entry_holds_no_secret_and_no_words_of_a_users_function(output: str) -> None:
-    options = {"beam_options": (f"--password={CANARY}",)}
-    journal(output, **options).end(ExitCode.ERROR, f"cannot read s3://k:{CANARY}@b/a?token={CANARY}: no")
-    journal(output, **options).end(
-        ExitCode.ERROR, f"`code:words` failed in code.py, line 3: ValueError: {CANARY}\n{CANARY}"
-    )
-    journal(output, **options).end(ExitCode.ERROR, f"`code` failed: KeyError: {CANARY}")
+    for message in (
+        f"cannot read s3://k:{CANARY}@b/a?token={CANARY}: no",
+        f"`code:words` failed in code.py, line 3: ValueError: {CANARY}\n{CANARY}",
+        f"`code` failed: KeyError: {CANARY}",
+    ):
+        journal(output, beam_options=(f"--password={CANARY}",)).end(ExitCode.ERROR, message)
     assert CANARY not in json.dumps(read_history(output))
     assert public_message("x" * 5000) == "x" * 1000
 

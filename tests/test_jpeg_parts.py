@@ -2,6 +2,7 @@
 
 import io
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -66,13 +67,15 @@ def test_a_part_has_the_pixels_of_the_whole(data: Any) -> None:
     np.testing.assert_array_equal(pixels, whole, strict=True)
 
 
+FILE = marked(drawn(256, 256), interval=4)
+
+
 def test_a_part_leaves_out_what_it_does_not_touch() -> None:
-    file = marked(drawn(256, 256), interval=4)
-    part = read(file).part(file, Window(100, 70, 20, 50))
+    part = read(FILE).part(FILE, Window(100, 70, 20, 50))
     assert part is not None
     assert (part.y, part.x) == (96, 64)
     assert jpeg(part.data, 3).shape == (32, 64, 3)
-    assert len(part.data) < len(file) / 6
+    assert len(part.data) < len(FILE) / 6
 
 
 @pytest.mark.parametrize(
@@ -95,7 +98,7 @@ def test_files_that_cannot_be_cut(mode: str, form: str, save: dict[str, Any]) ->
     ("change", "to"), [("height", 512), ("height", 1), ("width", 1024), ("height", 65_535)], ids=str
 )
 def test_a_header_that_lies_is_not_cut_by(change: str, to: int) -> None:
-    file = bytearray(marked(drawn(256, 256), interval=4))
+    file = bytearray(FILE)
     found = read(bytes(file))
     offset = found.frame + (5 if change == "height" else 7)
     file[offset : offset + 2] = to.to_bytes(2, "big")
@@ -104,24 +107,21 @@ def test_a_header_that_lies_is_not_cut_by(change: str, to: int) -> None:
 
 
 def test_markers_out_of_order_are_not_cut_by() -> None:
-    file = bytearray(marked(drawn(256, 256), interval=4))
+    file = bytearray(FILE)
     offset = file.index(b"\xff\xd3")
     file[offset + 1] = 0xD5
     assert read(bytes(file)).part(bytes(file), Window(0, 0, 9, 9)) is None
 
 
-@pytest.mark.parametrize("window", [Window(256, 0, 9, 9), Window(0, -9, 9, 9), Window(0, 0, 256, 256)], ids=str)
-def test_a_window_beyond_the_image_or_of_all_of_it_has_no_part(window: Window) -> None:
-    file = marked(drawn(256, 256), interval=4)
-    assert read(file).part(file, window) is None
-
-
-def test_a_window_that_reaches_beyond_the_image_has_the_part_inside() -> None:
-    file = marked(drawn(256, 256), interval=4)
-    whole, part = (read(file).part(file, Window(*window)) for window in ((0, 200, 40, 56), (-9, 200, 49, 99)))
-    assert whole is not None
-    assert part is not None
-    assert part[:-1] == whole[:-1]
+def test_a_window_has_the_part_of_what_it_cuts_off_inside_the_image() -> None:
+    beyond, left, all_of_it, inside, across = (
+        read(FILE).part(FILE, Window(*each))
+        for each in ((256, 0, 9, 9), (0, -9, 9, 9), (0, 0, 256, 256), (0, 200, 40, 56), (-9, 200, 49, 99))
+    )
+    assert beyond is left is all_of_it is None
+    assert inside is not None
+    assert across is not None
+    assert across[:-1] == inside[:-1]
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 12))
@@ -147,8 +147,10 @@ def test_hostile_bytes(seed: int, changes: int) -> None:
     assert pixels.shape[1] <= found.width
 
 
+DESCRIPTION = ImageDescription(
+    stored="bytes", encoding="jpeg", shape=(176, 240, 3), dtype="uint8", offset=(0.0,) * 3, scale=(1.0,) * 3
+)
 HOSTILE = marked(drawn(96, 128), interval=4)
-
 AUGMENTATIONS: dict[str, Any] = {
     "RandomResizedCrop": [RandomResizedCrop(64), RandomFlip()],
     "RandomResizedCrop of little": [RandomResizedCrop(64, area=(0.01, 0.1))],
@@ -175,10 +177,7 @@ def test_a_reader_gives_the_same_of_files_with_and_without_markers(
     read(with_markers[0])
     checked = chain.check(changes)
     drawn_values = chain.parameters(checked, np.random.default_rng(3).random((6, chain.lanes(checked))))
-    sides = (176, 240) if of_one_size else (None, None)
-    description = ImageDescription(
-        stored="bytes", encoding="jpeg", shape=(*sides, 3), dtype="uint8", offset=(0.0,) * 3, scale=(1.0,) * 3
-    )
+    description = DESCRIPTION if of_one_size else replace(DESCRIPTION, shape=(None, None, 3))
 
     def batch(files: list[bytes]) -> tuple[Any, Any]:
         boxes = np.random.default_rng(4).random((12, 2, 2), np.float32)
@@ -193,9 +192,6 @@ def test_a_reader_gives_the_same_of_files_with_and_without_markers(
 
 def test_a_file_that_is_cut_off_is_a_rows_error() -> None:
     file = marked(drawn(176, 240), interval=5)
-    description = ImageDescription(
-        stored="bytes", encoding="jpeg", shape=(176, 240, 3), dtype="uint8", offset=(0.0,) * 3, scale=(1.0,) * 3
-    )
-    reader = ImageReader("image", description, augment=chain.Augment(chain.check([CenterCrop(50)]), np.zeros((1, 0))))
+    reader = ImageReader("image", DESCRIPTION, augment=chain.Augment(chain.check([CenterCrop(50)]), np.zeros((1, 0))))
     with raises(RowError, "'image'", "decoded"):
         reader.images([file[:-300]])

@@ -25,25 +25,17 @@ from tests.constants import constants
 from tests.messages import assert_names, raises
 from tests.tables import CATEGORY, NUMBER, TEXT, read
 
-SQUAD = {
-    "data": [
-        {
-            "title": f"Title {article}",
-            "paragraphs": [
-                {
-                    "qas": [
-                        {"id": f"{article}.{paragraph}.{n}", "question": "é ]}\n?", "answers": [{"text": "x", "at": n}]}
-                        for n in range(paragraph)
-                    ],
-                    "context": f'A "context" {paragraph}',
-                }
-                for paragraph in range(3)
-            ],
-        }
-        for article in range(4)
-    ],
-    "version": "1.1",
-}
+
+def article(number: int) -> dict[str, Any]:
+    def qas(place: int) -> list[Any]:
+        rest = {"question": "é ]}\n?"}
+        return [{"id": f"{number}.{place}.{n}", **rest, "answers": [{"text": "x", "at": n}]} for n in range(place)]
+
+    paragraphs = [{"qas": qas(place), "context": f'A "context" {place}'} for place in range(3)]
+    return {"title": f"Title {number}", "paragraphs": paragraphs}
+
+
+SQUAD = {"data": [*map(article, range(4))], "version": "1.1"}
 OPTIONS: dict[str, Any] = {
     "rows": "data[].paragraphs[].qas[]",
     "keep": ["data[].title", "data[].paragraphs[].context", "version"],
@@ -84,11 +76,8 @@ def test_rows_of_squad_with_the_values_around_them(tmp_path: Path, indent: int |
             assert len(result.plan.chunks) == (1 if size > 1000 else 4)
             assert read(source(tmp_path / "*.gz", **OPTIONS), COLUMNS, size).rows == expected
             assert read(source(tmp_path / "16", encoding="utf-16", **OPTIONS), COLUMNS, size).rows == expected
-            assert (result.plan.rows, result.plan.is_exact, result.plan.notes) == (
-                12,
-                True,
-                ["unused columns: answers.text"],
-            )
+            plan = result.plan
+            assert (plan.rows, plan.is_exact, plan.notes) == (12, True, ["unused columns: answers.text"])
 
 
 def test_what_rows_keep_is_counted_before_they_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

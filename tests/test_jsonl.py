@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 from recordmill.pipeline.sources import encoded
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.faults import REASONS, Reject, SourceError
-from recordmill.pipeline.sources.formats import jsonl_parser, reader_of
-from recordmill.pipeline.sources.options import JsonLines
+from recordmill.pipeline.sources.formats import jsonl_parser
 from recordmill.pipeline.sources.source_reader import Plan
 from recordmill.pipeline.sources.typing.arrays import arrow_type
 from tests import tables
@@ -29,13 +28,11 @@ from tests.messages import assert_names, raises
 from tests.tables import CATEGORY, FILES, INTEGER, NUMBER, TEXT
 from tests.tables import IMAGE as PATH
 
+source = partial(tables.source, "jsonl")
 PATHS = Column(ColumnType.IMAGE, many=True)
 ASKED: Columns = {"t": TEXT, "c": CATEGORY, "n": NUMBER, "i": INTEGER, "p": PATH}
 GOOD = {"t": "text", "c": "cat", "n": 1.5, "i": 7, "p": "a.png"}
 FIRST = json.dumps(GOOD).encode()
-
-
-source = partial(tables.source, "jsonl")
 
 
 def read(
@@ -56,9 +53,8 @@ def read(
 
 def check_block(table: pa.Table, columns: Columns, with_key: bool) -> None:
     types = {name: arrow_type(column) for name, column in columns.items()} | {"@position": pa.int64()}
-    assert dict(zip(table.schema.names, table.schema.types, strict=True)) == types | (
-        {"@key": pa.binary()} if with_key else {}
-    )
+    types |= {"@key": pa.binary()} if with_key else {}
+    assert dict(zip(table.schema.names, table.schema.types, strict=True)) == types
     assert not [name for name, column in columns.items() if table[name].null_count and not column.optional]
 
 
@@ -333,17 +329,14 @@ def test_rows_of_pictures_are_counted_exactly_and_in_any_order_of_the_files(tmp_
     for names in (("a", "b"), ("b", "a")):
         for name, content in zip(names, contents, strict=True):
             (tmp_path / f"{name}.jsonl").write_bytes(content)
-        plan = reader_of(JsonLines(format="jsonl", path=str(tmp_path))).plan(
-            FILES, {"p": Column(ColumnType.IMAGE)}, 1 << 20
-        )
-        assert plan.rows == 42
+        assert source(tmp_path).plan(FILES, {"p": PATH}, 1 << 20).rows == 42
 
 
 def test_a_broken_link_is_an_error_and_not_an_empty_file(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(b'{"t": "x"}\n')
     (tmp_path / "b.jsonl").symlink_to(tmp_path / "nowhere")
     with raises(SourceError, "b.jsonl", "No such file"):
-        reader_of(JsonLines(format="jsonl", path=str(tmp_path))).plan(FILES, {"t": TEXT}, 1 << 20)
+        source(tmp_path).plan(FILES, {"t": TEXT}, 1 << 20)
 
 
 SHAPES: dict[str, tuple[Column, str, object, dict[str, object]]] = {

@@ -96,13 +96,9 @@ def test_a_training_that_was_killed_goes_on_exactly(
     assert load_state(tmp_path)["step"] == EPOCHS * OF_EPOCH
 
 
-def test_a_training_begins_where_nothing_was_saved(dataset: Dataset, tmp_path: Path) -> None:
-    train = training(dataset)
-    assert restore_training(tmp_path / "none", model(), train) == (train, 0)
-
-
 def test_one_checkpoint_is_kept_and_steps_of_an_execution_are_counted(dataset: Dataset, tmp_path: Path) -> None:
     train = training(dataset)
+    assert restore_training(tmp_path / "none", model(), train) == (train, 0), "it begins where nothing was saved"
     fit(train, model(steps_per_execution=2), TrainingCheckpoint(train, tmp_path / "new" / "folder", every_steps=2))
     saved = json.loads((tmp_path / "new" / "folder" / FILE).read_text())
     assert (saved["weights"], saved["epoch"]) == ("000000015-3.weights.h5", 3)

@@ -278,9 +278,7 @@ def test_every_movement_has_a_reference() -> None:
         kind for kind in below(augment.Augmentation) if kind.__module__.endswith((".movements", ".affine", ".policies"))
     }
     concrete = {kind for kind in moves if not getattr(kind, "__abstractmethods__", None)}
-    assert concrete - {type(change) for change, _ in CASES} == {augment.RandAugment}, (
-        "it has TrivialAugmentWide's operations"
-    )
+    assert concrete - {type(change) for change, _ in CASES} == {augment.RandAugment}  # of TrivialAugmentWide's moves
 
 
 @settings(max_examples=200, deadline=None)
@@ -395,10 +393,7 @@ def test_bad_numbers_are_faults_of_the_column() -> None:
 def test_options_that_contradict_are_refused(keys: dict[str, Any], facts: tuple[str, ...]) -> None:
     with raises(ValidationError, *facts):
         feature(**keys)
-
-
-def test_pairs_have_no_default() -> None:
-    with raises(ValidationError, "flip_pairs"):
+    with raises(ValidationError, "flip_pairs"):  # which has no default
         Keypoints(kind="keypoints", image="image", unit="absolute", points=3)  # type: ignore[call-arg]
 
 

@@ -33,15 +33,9 @@ def shape(label: Any, points: Any, **others: Any) -> dict[str, Any]:
 
 
 def document(name: str, *shapes: Any, **others: Any) -> dict[str, Any]:
-    return {
-        "version": "5.4.1",
-        "flags": {},
-        "shapes": list(shapes),
-        "imagePath": name,
-        "imageData": None,
-        "imageHeight": published.HEIGHT,
-        "imageWidth": published.WIDTH,
-    } | others
+    sides = {"imageHeight": published.HEIGHT, "imageWidth": published.WIDTH}
+    given = {"version": "5.4.1", "flags": {}, "shapes": list(shapes), "imagePath": name, "imageData": None}
+    return {**given, **sides, **others}
 
 
 def labelled(folder: Path, documents: dict[str, Any], columns: Columns = COLUMNS, **options: str) -> Read:
@@ -56,7 +50,7 @@ def one(folder: Path, *shapes: Any, **others: Any) -> Read:
     return labelled(folder, {"1": document("1.jpg", *shapes, **others)})
 
 
-def test_polygons_and_rectangles(tmp_path: Path) -> None:
+def test_polygons_rectangles_and_circles(tmp_path: Path) -> None:
     shapes = [shape("dog", TRIANGLE), shape("cat", [[20, 30], [10, 5]], shape_type="rectangle")]
     (row,) = one(tmp_path, *shapes).rows
     assert row["image"] == b"z64 x 48:1.jpg"
@@ -65,9 +59,6 @@ def test_polygons_and_rectangles(tmp_path: Path) -> None:
         {"name": "dog", "crowd": 0, "polygons": [[1, 2, 9, 2, 9, 8.5]]},
         {"name": "cat", "crowd": 0, "polygons": [[10, 5, 20, 5, 20, 30, 10, 30]]},
     ]
-
-
-def test_a_circle_is_a_polygon_of_its_box(tmp_path: Path) -> None:
     (row,) = one(tmp_path, shape("ball", [[20, 20], [23, 24]], shape_type="circle")).rows
     assert row["boxes"] == pytest.approx([15, 15, 25, 25])
     assert len(json.loads(row["shapes"])[0]["polygons"][0]) == 2 * 64  # `test_via.py` has where they lie

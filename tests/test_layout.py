@@ -1,6 +1,7 @@
 """Splits and shards of many keys at once are those of each key alone."""
 
 from bisect import bisect_right
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -66,12 +67,10 @@ def test_a_split_of_no_share_gets_no_key(layout: Layout) -> None:
 def test_groups_are_the_shards_of_all_splits_numbered_through() -> None:
     assert THREE.splits == ["train", "validation", "test"]
     assert THREE.groups == 7
-    assert [THREE.shard_of_group(group) for group in range(7)] == [
-        *[("train", shard) for shard in range(4)],
-        ("validation", 0),
-        ("test", 0),
-        ("test", 1),
-    ]
+    shards = [*[("train", shard) for shard in range(4)], ("validation", 0), ("test", 0), ("test", 1)]
+    assert [THREE.shard_of_group(group) for group in range(7)] == shards
+    none = np.array([], np.uint64)
+    assert THREE.group_of(THREE.split_of(none), none).tolist() == []
 
 
 @pytest.mark.parametrize("keys", [[], [b""], [b"a", b"\xff", b"a", bytes(300)]])
@@ -79,11 +78,6 @@ def test_hashes_of_many_keys_are_those_of_each(keys: list[bytes]) -> None:
     columns = hash_keys(keys)
     assert [column.dtype for column in columns] == [np.uint64] * 3
     assert list(zip(*(column.tolist() for column in columns), strict=True)) == [hash_key(key) for key in keys]
-
-
-def test_no_keys_have_no_place() -> None:
-    none = np.array([], np.uint64)
-    assert THREE.group_of(THREE.split_of(none), none).tolist() == []
 
 
 def test_keys_fall_into_splits_by_their_shares() -> None:
@@ -95,10 +89,6 @@ def test_keys_fall_into_splits_by_their_shares() -> None:
 @given(layouts())
 def test_a_span_has_the_groups_between_those_of_its_neighbours(one: Layout) -> None:
     layout = Layout.of_spans(one.weights, {"a": one.shards, "b": dict.fromkeys(one.splits, 1), "c": one.shards})
-    groups = [*map(layout.groups_of_span, "abc")]
-    assert [(of.start, of.stop) for of in groups] == [
-        (0, one.groups),
-        (one.groups, one.groups + len(one.splits)),
-        (one.groups + len(one.splits), layout.groups),
-    ]
+    groups, ends = [*map(layout.groups_of_span, "abc")], [0, one.groups, one.groups + len(one.splits), layout.groups]
+    assert [(of.start, of.stop) for of in groups] == [*pairwise(ends)]
     assert [layout.span_of_group(of.start) for of in groups if of] == [*"abc"]

@@ -123,16 +123,11 @@ def test_a_named_token_begins_or_ends_each_text() -> None:
 def test_wrong_files_are_named() -> None:
     with raises(UserError, "the model", "tokenizer.json"):
         ours(b"{}")
-    with raises(UserError, "line 2", "base64"):
-        TextTokenizer(b"YQ== 0\nno\n", TokenizerOptions(kind="text", tokenizer="tiktoken", pattern="o200k_base"))
-    for rank in (4294967295, -1):
-        with raises(UserError, "line 2", "4,194,304"):
-            TextTokenizer(
-                f"YQ== 0\nYg== {rank}\n".encode(),
-                TokenizerOptions(kind="text", tokenizer="tiktoken", pattern="o200k_base"),
-            )
-    with raises(UserError, "256"):
-        TextTokenizer(b"YQ== 0\n", TokenizerOptions(kind="text", tokenizer="tiktoken", pattern="o200k_base"))
+    ranks = TokenizerOptions(kind="text", tokenizer="tiktoken", pattern="o200k_base")
+    for second, *facts in (("no\n", "line 2", "base64"), ("Yg== 4294967295\n", "line 2", "4,194,304"),
+            ("Yg== -1\n", "line 2", "4,194,304"), ("", "256")):  # fmt: skip
+        with raises(UserError, *facts):
+            TextTokenizer(f"YQ== 0\n{second}".encode(), ranks)
     made = models.wordpiece().to_str().encode()
     with raises(UserError, "2 ids", "max_length", "3"):
         ours(made, max_length=2)
@@ -199,10 +194,8 @@ def test_a_row_without_tokens_is_a_reject_whatever_its_batch(model: dict[str, An
     texts, pairs = [b"a", b"secret", b"b a", b"a"], [["a", "a"], ["a", "a"], ["a", "secret"], ["", "b"]]
     cells = [json.dumps(dict(zip(("first", "second"), pair, strict=True))).encode() for pair in pairs]
     found, faults = encode(pa.table({"text": texts, "pair": cells}))
-    assert {row: (fault.reason, fault.column) for row, fault in faults.items()} == {
-        1: ("unencodable_text", "body"),
-        2: ("unencodable_text", "both"),
-    }
+    found_faults = {row: (fault.reason, fault.column) for row, fault in faults.items()}
+    assert found_faults == {1: ("unencodable_text", "body"), 2: ("unencodable_text", "both")}
     assert "secret" not in str(faults)
     assert [found["@ids text"].to_pylist()[row] for row in (0, 3)] == [[0], [0]]
     assert found["@length text"].to_pylist()[3] == 1
@@ -232,9 +225,7 @@ def test_a_text_that_takes_a_package_too_much_memory_is_a_reject(monkeypatch: py
 ])  # fmt: skip
 def test_contradictions_are_told_when_the_spec_is_read(options: str, place: str, facts: list[str]) -> None:
     with raises(SpecError, place, *facts):
-        parse_spec(
-            f"name: a\nsource: {{format: jsonl, path: a.jsonl}}\nfeatures: {{text: {{kind: text, {options}}}}}\n"
-        )
+        parse_spec(f"name: a\nsource: {{format: jsonl, path: a}}\nfeatures: {{text: {{kind: text, {options}}}}}\n")
 
 
 SPEC = """
@@ -269,13 +260,6 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Published:
     folder = tmp_path_factory.mktemp("encoded")
     write_inputs(folder)
     return build(load_spec(str(folder / "dataset.yaml")), str(folder / "out"))
-
-
-def loaded(folder: Path, name: str) -> Tokenizer:
-    made = Tokenizer.from_file(str(folder / f"{name}.json"))
-    made.no_truncation()
-    made.no_padding()
-    return made
 
 
 @pytest.mark.slow

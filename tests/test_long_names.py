@@ -1,6 +1,7 @@
 """A manifest with texts of 100,000 letters: every command prints a few lines, without repeating the text."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -54,16 +55,21 @@ def lengthen(manifest: Any, what: str) -> None:
             manifest[what] = LONG
 
 
+def change(output: Path, by: Callable[[Any], None]) -> Path:
+    """Writes a version whose manifest is changed; returns its folder."""
+    folder = write_version(output, rows=20)
+    by(manifest := json.loads((folder / MANIFEST_FILE).read_text()))
+    (folder / MANIFEST_FILE).write_text(json.dumps(manifest))
+    return folder
+
+
 WHAT = ["a feature", "a label that is no feature", "a kind", "a split", "a shard", "a shard in parts", "a version"]
 WHAT += ["a number", "a URL", "name", "build_key"]
 
 
 @pytest.mark.parametrize("what", WHAT)
 def test_each_command_ends_in_some_lines(what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = write_version(tmp_path / "out", rows=20)
-    manifest = json.loads((folder / MANIFEST_FILE).read_text())
-    lengthen(manifest, what)
-    (folder / MANIFEST_FILE).write_text(json.dumps(manifest))
+    change(tmp_path / "out", lambda manifest: lengthen(manifest, what))
     for command in COMMANDS.values():
         arguments = [each.replace("OUT", str(tmp_path / "out")) for each in command]
         with pytest.raises(SystemExit):
@@ -76,21 +82,15 @@ def test_each_command_ends_in_some_lines(what: str, tmp_path: Path, capsys: pyte
 
 @pytest.mark.parametrize("what", ["a label that is no feature", "a shard in parts", "a version", "a number"])
 def test_the_reader_says_what_is_wrong_in_a_line(what: str, tmp_path: Path) -> None:
-    folder = write_version(tmp_path / "out", rows=20)
-    manifest = json.loads((folder / MANIFEST_FILE).read_text())
-    lengthen(manifest, what)
-    (folder / MANIFEST_FILE).write_text(json.dumps(manifest))
+    change(tmp_path / "out", lambda manifest: lengthen(manifest, what))
     with pytest.raises(DatasetError) as raised:
         next(iter(open_dataset(tmp_path / "out").records()))
     assert len(str(raised.value)) <= MOST_MESSAGE
 
 
 def test_an_unknown_name_beside_many_long_ones_is_a_line(tmp_path: Path) -> None:
-    folder = write_version(tmp_path / "out", rows=20)
-    manifest = json.loads((folder / MANIFEST_FILE).read_text())
-    empty = {"records": 0, "bytes": 0, "shards": []}
-    manifest["splits"] |= {f"{'a' * 90}{number}": empty for number in range(1_000)}
-    (folder / MANIFEST_FILE).write_text(json.dumps(manifest))
+    more = {f"{'a' * 90}{number}": {"records": 0, "bytes": 0, "shards": []} for number in range(1_000)}
+    folder = change(tmp_path / "out", lambda manifest: manifest["splits"].update(more))
     with raises(DatasetError, "'tst'", "`test`") as raised:
         read_manifest(str(folder)).split("tst")
     assert len(str(raised.value)) < 2_000
@@ -106,15 +106,10 @@ def test_a_long_name_in_latest_is_a_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("feature", ["n", "m"])
 @pytest.mark.parametrize(
-    ("format_", "data"),
-    [("csv", f"n,{LONG * 3}\n1,2\n"), ("jsonl", f'{{"n": 1, "{LONG * 3}": 2, "{LONG * 3}": 3}}\n')],
+    ("format_", "data"), [("csv", f"n,{LONG * 3}\n1,2\n"), ("jsonl", f'{{"n": 1, "{LONG * 3}": 2, "{LONG * 3}": 3}}\n')]
 )
 def test_a_plan_of_a_long_column_ends_in_some_lines(
-    format_: str,
-    data: str,
-    feature: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    format_: str, data: str, feature: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "rows").write_text(data)
     spec = f"name: a\nsource: {{format: {format_}, path: rows}}\nfeatures: {{{feature}: {{kind: number}}}}\n"

@@ -120,7 +120,7 @@ def test_rows_that_lack_their_image_count_for_nothing_in_both_reads(images: Any,
     assert (read < 0.7 * BYTES) == skips  # two row groups of three may be passed over, and footers are read
 
 
-def test_images_that_the_look_measures_are_read(tmp_path: Path) -> None:
+def test_images_that_the_look_measures_or_a_key_is_made_of_are_read(tmp_path: Path) -> None:
     write_parquet(tmp_path)
     spec = SPEC.replace("8]}", "8], normalize: dataset}")
     first, _ = looked(tmp_path, again=False, spec=spec)
@@ -128,10 +128,6 @@ def test_images_that_the_look_measures_are_read(tmp_path: Path) -> None:
     assert first == second
     assert first.statistics["image"]["images"]
     assert read >= BYTES
-
-
-def test_images_that_a_key_is_made_of_are_read(tmp_path: Path) -> None:
-    write_parquet(tmp_path)
     for key in ("jpg", "{content: jpg}"):
         _, read = looked(tmp_path, again=True, key=key)
         assert read >= BYTES

@@ -35,58 +35,19 @@ MANIFEST = Manifest(
     features={"zebra": {"kind": "number"}, "kind": {"kind": "category", "vocabulary": "k.txt", "vocabulary_size": 2}},
     splits={"train": Split((SHARD,), (1, 2)), "empty": Split(())},
 )
-TEXT = """{
-  "format": 1,
-  "name": "d",
-  "version": "v1",
-  "build_key": "00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff",
-  "label": "kind",
-  "features": {
-    "zebra": {
-      "kind": "number"
-    },
-    "kind": {
-      "kind": "category",
-      "vocabulary": "k.txt",
-      "vocabulary_size": 2
-    }
-  },
-  "splits": {
-    "train": {
-      "records": 3,
-      "bytes": 120,
-      "shards": [
-        {
-          "file": "d-train.tfrecord-00000-of-00001",
-          "bytes": 120,
-          "records": 3,
-          "sha256": "ab12ab12ab12ab12ab12ab12ab12ab12ab12ab12ab12ab12ab12ab12ab12ab12",
-          "index": "d-train.index-00000-of-00001"
-        }
-      ],
-      "label_counts": [
-        1,
-        2
-      ]
-    },
-    "empty": {
-      "records": 0,
-      "bytes": 0,
-      "shards": [],
-      "label_counts": null
-    }
-  },
-  "statistics": {},
-  "rows": {},
-  "sources": [],
-  "rejects": {},
-  "spec": {},
-  "provenance": {},
-  "sequence": 0,
-  "files": {},
-  "duplicates": {}
-}
-"""
+OBJECT = {
+    "format": 1, "name": "d", "version": "v1", "build_key": "00ff" * 16, "label": "kind",
+    "features": {
+        "zebra": {"kind": "number"}, "kind": {"kind": "category", "vocabulary": "k.txt", "vocabulary_size": 2}},
+    "splits": {
+        "train": {"records": 3, "bytes": 120, "shards": [
+            {"file": "d-train.tfrecord-00000-of-00001", "bytes": 120, "records": 3, "sha256": "ab12" * 16,
+             "index": "d-train.index-00000-of-00001"}], "label_counts": [1, 2]},
+        "empty": {"records": 0, "bytes": 0, "shards": [], "label_counts": None}},
+    "statistics": {}, "rows": {}, "sources": [], "rejects": {}, "spec": {}, "provenance": {}, "sequence": 0,
+    "files": {}, "duplicates": {},
+}  # fmt: skip
+TEXT = json.dumps(OBJECT, indent=2) + "\n"
 
 names = st.text(st.characters(exclude_categories=["C", "Z"], exclude_characters="/\\:~"), min_size=1).filter(
     lambda text: text not in (".", "..")
@@ -125,6 +86,8 @@ manifests = st.builds(
 
 def test_the_text_is_what_format_1_is() -> None:
     assert MANIFEST.to_text() == TEXT
+    deep = replace(MANIFEST, features={**MANIFEST.features, "depth": {"kind": "image", "pixel": "uint16"}})
+    assert json.loads(deep.to_text())["format"] == 2, "readers of format 1 refuse deep images"
 
 
 @given(manifests)
@@ -150,23 +113,15 @@ def test_keys_of_later_versions_are_left_out() -> None:
     assert (read, list(read.features)) == (MANIFEST, ["zebra", "kind"])
 
 
-def test_a_name_of_half_a_surrogate_pair_can_be_written() -> None:
+def test_half_a_surrogate_pair_can_be_written_and_what_json_cannot_hold_is_refused() -> None:
     text = Manifest("d", "v1", "00", None, {}, {}, spec={"path": "bad\udcff.png"}).to_text()
     assert json.loads(text.encode("utf-8"))["spec"] == {"path": "bad\udcff.png"}
-
-
-def test_a_number_that_json_cannot_hold_is_refused() -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         Manifest("d", "v1", "00", None, {}, {}, statistics={"x": {"mean": float("nan")}}).to_text()
 
 
 def change(**changes: Any) -> Callable[[Any], Any]:
     return lambda manifest: {**manifest, **changes}
-
-
-def test_readers_of_format_1_refuse_deep_images() -> None:
-    deep = replace(MANIFEST, features={**MANIFEST.features, "depth": {"kind": "image", "pixel": "uint16"}})
-    assert json.loads(deep.to_text())["format"] == 2
 
 
 @pytest.mark.parametrize(
@@ -272,54 +227,31 @@ def test_each_text_of_the_pointer_has_a_form(field: str) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000], ids=["empty", "cut", "no UTF-8", "deep"])
 def test_what_is_no_json_is_refused(content: bytes, tmp_path: Path) -> None:
+    with raises(DatasetError, tmp_path, "dataset.json"):  # a folder without a manifest
+        read_manifest(tmp_path)
     (tmp_path / "dataset.json").write_bytes(content)
     with raises(DatasetError, tmp_path / "dataset.json", "JSON" if content[:2] != b"[[" else "nested", "build again"):
         read_manifest(tmp_path)
 
 
-def test_a_folder_without_a_manifest_is_no_version(tmp_path: Path) -> None:
-    with raises(DatasetError, tmp_path, "dataset.json"):
-        read_manifest(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("content", "facts"),
-    [
-        (None, ("`recordmill build dataset.yaml --output ",)),
-        ("", ("/LATEST ", "JSON")),
-        ('{"version": 3}', ("/LATEST ", "(version ")),
-    ],
-)
-def test_a_pointer_that_leads_nowhere_is_refused(content: str | None, facts: tuple[str, ...], tmp_path: Path) -> None:
-    if content is not None:
-        (tmp_path / "LATEST").write_text(content)
-    with raises(DatasetError, tmp_path, *facts):
-        read_latest(tmp_path)
-
-
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_pointer_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
+    assert version_folder("out", "v1") == Path("out/versions/v1")
     with raises(DatasetError, f"folder '{tmp_path}/nowhere'", "`--output`"):
         read_latest(tmp_path / "nowhere")
+    with raises(DatasetError, tmp_path, "`recordmill build dataset.yaml --output "):
+        read_latest(tmp_path)
+    for content, fact in (("", "JSON"), ('{"version": 3}', "(version ")):
+        (tmp_path / "LATEST").write_text(content)
+        with raises(DatasetError, tmp_path, "/LATEST ", fact):
+            read_latest(tmp_path)
 
 
-def test_a_version_lies_under_versions() -> None:
-    assert version_folder("out", "v1") == Path("out/versions/v1")
-
-
-@pytest.mark.parametrize(
-    ("latest", "text"),
-    [
-        (Latest("v1", 1), '{"version": "v1", "sequence": 1}'),
-        (
-            Latest("v2", 3, {"v1": "2026-11-21T12:00:00Z"}, ("v1",), ("v0",)),
-            '{"version": "v2", "sequence": 3, "retired": {"v1": "2026-11-21T12:00:00Z"}, "pinned": ["v1"], '
-            '"removing": ["v0"]}',
-        ),
-    ],
-)
-def test_the_pointer_tells_only_what_there_is(latest: Latest, text: str) -> None:
-    assert json.loads(latest.to_text()) == json.loads(text)
-    assert Latest.from_json(json.loads(text)) == latest
+def test_the_pointer_tells_only_what_there_is() -> None:
+    found = {"version": "v2", "sequence": 3, "retired": {"v1": TIME}, "pinned": ["v1"], "removing": ["v0"]}
+    some = {"version": "v1", "sequence": 1}
+    for latest, told in ((Latest("v1", 1), some), (Latest("v2", 3, {"v1": TIME}, ("v1",), ("v0",)), found)):
+        assert json.loads(latest.to_text()) == told
+        assert Latest.from_json(told) == latest
 
 
 @pytest.mark.parametrize(

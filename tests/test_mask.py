@@ -2,8 +2,6 @@
 
 import io
 import json
-import struct
-import zlib
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from math import floor
@@ -34,7 +32,9 @@ from recordmill.transforms.contract.image_header import ImageError
 from recordmill.transforms.contract.kinds.image import MaskDescription
 from recordmill.transforms.numpy.images import ImageReader
 from recordmill.transforms.tensorflow import image
+from tests import pictures
 from tests.messages import assert_names, raises
+from tests.pictures import png
 from tests.tables import npy
 
 Values = np.ndarray
@@ -51,29 +51,13 @@ def of_spec(of_image: Mapping[str, Any] = {"size": 8}, **keys: Any) -> tuple[Mas
 
 
 def saved(picture: Picture.Image, form: str = "PNG", **keys: Any) -> bytes:
-    into = io.BytesIO()
-    picture.save(into, form, **keys)
-    return into.getvalue()
+    return pictures.saved(picture, form, **keys)
 
 
 def palette(found: Values, form: str = "PNG", **keys: Any) -> bytes:
     picture = Picture.fromarray(found)
     picture.putpalette(np.random.default_rng(5).integers(0, 256, 3 * (int(found.max()) + 1), np.uint8).tobytes())
     return saved(picture, form, **keys)
-
-
-def grey_of_bits(found: Values, bits: int) -> bytes:
-    """A grey PNG of 1, 2, 4 or 8 bits, by the format's definition."""
-
-    def chunk(name: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-    height, width = found.shape
-    spread = (found[..., np.newaxis] >> np.arange(bits - 1, -1, -1)) & 1
-    rows = np.packbits(spread.reshape(height, -1), axis=1)
-    data = b"".join(b"\0" + row.tobytes() for row in rows)
-    head = struct.pack(">II5B", width, height, bits, 0, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(data)) + chunk(b"IEND", b"")
 
 
 def tiff(found: Values, **keys: Any) -> bytes:
@@ -91,9 +75,9 @@ FORMS: dict[str, tuple[int, Callable[[Values], bytes]]] = {
     "palette TIFF": (255, lambda found: palette(found, "TIFF", compression="tiff_lzw")),
     "clear palette PNG": (200, lambda found: palette(found, transparency=0)),
     "grey PNG": (255, lambda found: saved(Picture.fromarray(found))),
-    "grey PNG, 1 bit": (1, lambda found: grey_of_bits(found, 1)),
-    "grey PNG, 2 bits": (3, lambda found: grey_of_bits(found, 2)),
-    "grey PNG, 4 bits": (15, lambda found: grey_of_bits(found, 4)),
+    "grey PNG, 1 bit": (1, lambda found: png(found[..., None], 1, 0)),
+    "grey PNG, 2 bits": (3, lambda found: png(found[..., None], 2, 0)),
+    "grey PNG, 4 bits": (15, lambda found: png(found[..., None], 4, 0)),
     "1-bit PNG": (1, lambda found: saved(Picture.fromarray(found * 255).convert("1"))),
     "16-bit PNG": (255, lambda found: saved(Picture.fromarray(found.astype(np.uint16)))),
     "grey TIFF": (255, lambda found: saved(Picture.fromarray(found), "TIFF")),
@@ -248,16 +232,12 @@ def placed(found: Values, of_image: Mapping[str, Any], outside: int) -> Values:
     if fit == "stretch":
         return nearest(found, size)
     if fit == "crop":
-        box = (
-            min(height, rounded(Fraction(width * size[0], size[1]))),
-            min(width, rounded(Fraction(height * size[1], size[0]))),
-        )
+        high, wide = Fraction(width * size[0], size[1]), Fraction(height * size[1], size[0])
+        box = min(height, rounded(high)), min(width, rounded(wide))
         top, left = (height - box[0]) // 2, (width - box[1]) // 2
         return nearest(found[top : top + box[0], left : left + box[1]], size)
-    scaled = (
-        min(size[0], rounded(Fraction(height * size[1], width))),
-        min(size[1], rounded(Fraction(width * size[0], height))),
-    )
+    high, wide = Fraction(height * size[1], width), Fraction(width * size[0], height)
+    scaled = min(size[0], rounded(high)), min(size[1], rounded(wide))
     full = np.full(size, outside, found.dtype)
     top, left = (size[0] - scaled[0]) // 2, (size[1] - scaled[1]) // 2
     full[top : top + scaled[0], left : left + scaled[1]] = nearest(found, scaled)

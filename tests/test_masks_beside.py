@@ -1,7 +1,6 @@
 """Masks beside images: paired by name by the source `image_folder`, found by `init` with the values as classes."""
 
 import base64
-import io
 import json
 import os
 from collections.abc import Sequence
@@ -16,33 +15,30 @@ from PIL import Image
 from pyarrow import parquet
 from pydantic import ValidationError
 
-from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.starter import first_lines, starter
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import SourceError
-from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.options import ImageFolder
 from recordmill.pipeline.spec.model import parse_spec
+from tests import tables
 from tests.messages import assert_names, raises
 from tests.pictures import saved
-from tests.tables import write
+from tests.tables import FILES, write, write_jsonl
 
-FILES = BeamFiles()
 COLUMNS = {"image": Column(ColumnType.IMAGE), "mask": Column(ColumnType.IMAGE, optional=True)}
 
 
 def fill(folder: Path, *names: str) -> Path:
     for name in names:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(b"12345")
+        write(folder / name, b"12345")
     return folder
 
 
 def paired(folder: Path, chunk_bytes: int = 1 << 23, **beside: str) -> tuple[dict[str, str | None], list[str]]:
     """Returns each image's mask, and the plan's notes."""
-    source = reader_of(ImageFolder(format="image_folder", path=str(folder), beside=beside))
+    source = tables.source("image_folder", folder, beside=beside)
     plan, found = source.plan(FILES, COLUMNS, chunk_bytes), {}
     for chunk in plan.chunks:
         for block in source.read(chunk, FILES, COLUMNS, None):
@@ -85,16 +81,13 @@ def test_what_pairs_with_nothing_is_counted(tmp_path: Path) -> None:
     assert found == {"images/1.jpg": None, "images/2.jpg": "masks/2.png"}
     assert_names(notes[0], "'mask'", 1)
     assert_names(notes[1], "'mask'", 1, "masks/3.png")
-
-
-def test_of_two_files_of_one_name_the_second_is_left_out(tmp_path: Path) -> None:
-    found, notes = paired(fill(tmp_path, "images/1.jpg", "masks/1.bmp", "masks/1.png"), mask="masks")
-    assert found == {"images/1.jpg": "masks/1.bmp"}
+    found, notes = paired(fill(tmp_path / "twice", "images/1.jpg", "masks/1.bmp", "masks/1.png"), mask="masks")
+    assert found == {"images/1.jpg": "masks/1.bmp"}, "of two files of one name the second is left out"
     assert_names(notes, "masks/1.png")
 
 
 def test_a_required_mask_is_a_missing_value(tmp_path: Path) -> None:
-    source = reader_of(ImageFolder(format="image_folder", path=str(fill(tmp_path, "1.jpg")), beside={"mask": "masks"}))
+    source = tables.source("image_folder", fill(tmp_path, "1.jpg"), beside={"mask": "masks"})
     columns = {**COLUMNS, "mask": Column(ColumnType.IMAGE)}
     [chunk] = source.plan(FILES, columns, 1 << 23).chunks
     [block] = source.read(chunk, FILES, columns, None)
@@ -116,7 +109,7 @@ def test_a_pattern_of_images_leaves_others_out(tmp_path: Path) -> None:
     assert found == {f"left/{city}_left.png": names[1], "left/test/berlin/berlin_1_left.png": None}
     assert_names(notes, 1, names[0])
     columns = {**COLUMNS, **dict.fromkeys(("split", "label"), Column(ColumnType.CATEGORY))}
-    source = reader_of(ImageFolder(format="image_folder", path=str(folder), beside=beside))
+    source = tables.source("image_folder", folder, beside=beside)
     [chunk] = source.plan(FILES, columns, 1 << 23).chunks
     rows = [row for block in source.read(chunk, FILES, columns, None) for row in block.table.to_pylist()]
     assert [(row["split"], row["label"]) for row in rows] == [("test", "berlin"), ("train", "aachen")]
@@ -129,16 +122,12 @@ def test_a_list_names_the_rows(tmp_path: Path, where: str) -> None:
     folder = fill(tmp_path / "voc", *(f"{kind}/{n}.png" for kind in ("JPEGImages", "masks") for n in range(4)))
     (folder / where).parent.mkdir(exist_ok=True)
     (folder / where).write_text("1\n3\n7\n")
-    source = ImageFolder(
-        format="image_folder", path=str(folder), beside={"mask": "masks"}, image_list=os.path.normpath(folder / where)
-    )
-    reader = reader_of(source)
+    listed = os.path.normpath(folder / where)
+    reader = tables.source("image_folder", folder, beside={"mask": "masks"}, image_list=listed)
     plan = reader.plan(FILES, COLUMNS, 1 << 23)
     assert plan.rows == 2
-    assert {file.path for file in plan.inputs} == {
-        *(f"{k}/{n}.png" for k in ("JPEGImages", "masks") for n in "13"),
-        where,
-    }
+    pairs = {f"{k}/{n}.png" for k in ("JPEGImages", "masks") for n in "13"}
+    assert {file.path for file in plan.inputs} == {*pairs, where}
     assert {file.path for file in reader.list_inputs(FILES, COLUMNS)} >= {file.path for file in plan.inputs}
     assert all(os.path.exists(reader.input_path(FILES)(file.path)) for file in plan.inputs)
     assert_names(plan.notes, 2, "JPEGImages/0.png", "JPEGImages/2.png", "(7)")
@@ -261,8 +250,7 @@ def test_init_names_other_files_of_the_images(tmp_path: Path) -> None:
 def test_init_takes_lists_of_segmentation(tmp_path: Path) -> None:
     write_pairs(tmp_path, "JPEGImages/*.jpg", "SegmentationClass/*.png", "palette", skip=(1, 5))
     for name, numbers in (("train", (0, 2, 3)), ("val", (4, 6)), ("trainval", (0, 2, 3, 4, 6))):
-        (tmp_path / f"ImageSets/Segmentation/{name}.txt").parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / f"ImageSets/Segmentation/{name}.txt").write_text("".join(f"{number}\n" for number in numbers))
+        write(tmp_path / f"ImageSets/Segmentation/{name}.txt", "".join(f"{number}\n" for number in numbers))
     text = starter(str(tmp_path), FILES)
     spec = parse_spec(text)
     assert [(each.split, os.path.basename(each.image_list)) for each in spec.source] == [
@@ -283,8 +271,7 @@ def test_init_counts_images_and_masks_alone(tmp_path: Path) -> None:
 def test_init_keeps_depth_an_image(tmp_path: Path) -> None:
     write_pairs(tmp_path, "images/*.jpg", "masks/*.png", "grey")
     for number in range(12):
-        (tmp_path / "depth").mkdir(exist_ok=True)
-        Image.fromarray(np.full((4, 6), 256 + number, np.uint16)).save(tmp_path / f"depth/{number}.png")
+        write(tmp_path / f"depth/{number}.png", saved(np.full((4, 6), 256 + number, np.uint16), "PNG"))
     found = yaml.safe_load(starter(str(tmp_path), FILES))
     assert found["source"]["beside"] == {"mask": "masks", "depth": "depth"}
     assert (found["features"]["depth"]["kind"], found["features"]["depth"]["dtype"]) == ("image", "uint16")
@@ -323,10 +310,9 @@ def test_init_doubts_masks_that_it_leaves_out(tmp_path: Path) -> None:
 def test_init_takes_no_masks_for_images_of_voc(tmp_path: Path) -> None:
     write_pairs(tmp_path, "JPEGImages/*.jpg", "SegmentationClass/*.png", "palette")
     for number in range(12):
-        xml = tmp_path / f"Annotations/{number}.xml"
-        xml.parent.mkdir(exist_ok=True)
-        xml.write_text("<annotation><object><name>cat</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>3</xmax>"
-                       "<ymax>3</ymax></bndbox></object></annotation>")  # fmt: skip
+        box = "<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>3</xmax><ymax>3</ymax></bndbox>"
+        xml = f"<annotation><object><name>cat</name>{box}</object></annotation>"
+        write(tmp_path / f"Annotations/{number}.xml", xml)
     text = starter(str(tmp_path), FILES)
     assert yaml.safe_load(text)["source"]["images"].rstrip("/").endswith("JPEGImages")
     assert_names(first_lines(text)[0], "12 masks", '`beside: {"mask": "SegmentationClass"}`', "`image_list`")
@@ -403,9 +389,8 @@ def test_init_names_only_what_is_sure(tmp_path: Path, made: Any, wanted: dict[st
     found = made(np.arange(24).reshape(4, 6)) if wanted else made(np.arange(1200).reshape(4, 300) % 300)
     for number in range(12):
         Image.new("RGB", found.shape[::-1]).save(tmp_path / f"images/{number}.jpg")
-        Image.fromarray(found.astype(np.uint16 if found.max() > 255 else np.uint8)).save(
-            tmp_path / f"masks/{number}.png"
-        )
+        kind = np.uint16 if found.max() > 255 else np.uint8
+        Image.fromarray(found.astype(kind)).save(tmp_path / f"masks/{number}.png")
     text = starter(str(tmp_path), FILES)
     features = yaml.safe_load(text)["features"]
     assert features.get("mask") == (wanted and {"kind": "mask", "image": "image", **wanted})
@@ -423,32 +408,21 @@ def test_init_lets_images_lack_a_mask(tmp_path: Path) -> None:
 def test_init_takes_no_class_or_photo_for_a_mask(tmp_path: Path) -> None:
     for number in range(9):
         for name in (f"with_mask/{number}.png", f"without_mask/{number + 20}.png", f"images/{number}.jpg"):
-            os.makedirs((tmp_path / name).parent, exist_ok=True)
-            Image.new("RGB", (6, 4)).save(tmp_path / name)
-    (tmp_path / "masks").mkdir()
-    Image.new("L", (6, 4)).save(tmp_path / "masks/0.jpg")
+            write(tmp_path / name, saved(Image.new("RGB", (6, 4)), "JPEG" if name.endswith("jpg") else "PNG"))
+    write(tmp_path / "masks/0.jpg", saved(Image.new("L", (6, 4))))
     assert "beside" not in yaml.safe_load(starter(str(tmp_path), FILES))["source"]
 
 
 @pytest.mark.parametrize(
     ("column", "made", "kind"),
-    [
-        ("annotation", 2, "mask"),
-        ("label", 2, "mask"),
-        ("mask", 2, "mask"),
-        ("label", 90, "image"),
-        ("next", 2, "image"),
-    ],
+    [*((name, 2, "mask") for name in ("annotation", "label", "mask")), ("label", 90, "image"), ("next", 2, "image")],
 )
 def test_init_knows_masks_of_bytes(tmp_path: Path, column: str, made: int, kind: str) -> None:
-    def saved(picture: Image.Image) -> dict[str, Any]:
-        picture.save(into := io.BytesIO(), "PNG")
-        return {"bytes": into.getvalue(), "path": None}
+    def cell(picture: Any) -> dict[str, Any]:
+        return {"bytes": saved(picture, "PNG"), "path": None}
 
     found = np.arange(100, dtype=np.uint8).reshape(10, 10) % made
-    rows = [
-        {"image": saved(Image.new("RGB", (10, 10), (n, 9, 9))), column: saved(Image.fromarray(found))} for n in (1, 2)
-    ]
+    rows = [{"image": cell(Image.new("RGB", (10, 10), (n, 9, 9))), column: cell(found)} for n in (1, 2)]
     parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
     features = yaml.safe_load(starter(str(tmp_path / "rows.parquet"), FILES))["features"]
     assert (features["image"]["kind"], features[column]["kind"]) == ("image", kind)
@@ -456,10 +430,8 @@ def test_init_knows_masks_of_bytes(tmp_path: Path, column: str, made: int, kind:
 
 
 def test_init_finds_images_beside_the_tables_folder(tmp_path: Path) -> None:
-    (tmp_path / "meta").mkdir()
-    (tmp_path / "imgs").mkdir()
-    Image.new("RGB", (8, 6)).save(tmp_path / "imgs/1.png")
-    (tmp_path / "meta/rows.csv").write_text("image\nimgs\\1.png\n")
+    write(tmp_path / "imgs/1.png", saved(Image.new("RGB", (8, 6)), "PNG"))
+    write(tmp_path / "meta/rows.csv", "image\nimgs\\1.png\n")
     found = yaml.safe_load(starter(str(tmp_path / "meta/rows.csv"), FILES))
     assert os.path.samefile(found["source"]["images"], tmp_path)
 
@@ -471,8 +443,7 @@ def test_init_knows_masks_of_a_table(tmp_path: Path) -> None:
         mask = Image.new("P", (8, 6), n)
         mask.putpalette([0, 0, 0, 128, 0, 0, 0, 128, 0])
         mask.save(tmp_path / row["mask"])
-    (table := tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    text = starter(str(table), FILES)
+    text = starter(str(write_jsonl(tmp_path / "rows.jsonl", rows)), FILES)
     assert_names(text, "kind: mask", "image: image", "{0: class_0, 1: class_1, 2: class_2}", "in 3 masks")
 
 
@@ -481,8 +452,7 @@ def test_init_knows_lists_of_masks(tmp_path: Path) -> None:
     for n, name in enumerate(names):
         Image.new("L", (8, 6), n).save(tmp_path / name)
     rows = [{"image": name, "masks": names[: n + 1], "views": names[:2]} for n, name in enumerate(names)]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    features = yaml.safe_load(starter(str(tmp_path / "rows.jsonl"), FILES))["features"]
+    features = yaml.safe_load(starter(str(write_jsonl(tmp_path / "rows.jsonl", rows)), FILES))["features"]
     assert features["masks"] == {"kind": "masks", "image": "image"}
     assert features["views"]["kind"] == "image_sequence"
 
@@ -491,23 +461,18 @@ def test_init_doubts_annotations_of_other_tools(tmp_path: Path) -> None:
     write_pairs(tmp_path, "img/*.jpg", "masks/*.png", "grey")
     (tmp_path / "boxes.json").write_text(json.dumps({f"{number}": {"bbox": [1, 2, 3, 4]} for number in range(12)}))
     assert_names(first_lines(starter(str(tmp_path), FILES))[0], "boxes.json", "COCO")
-    (tmp_path / "ann").mkdir()
     for number in range(12):
-        (tmp_path / f"ann/{number}.jpg.json").write_text(json.dumps({"objects": []}))
+        write(tmp_path / f"ann/{number}.jpg.json", json.dumps({"objects": []}))
     assert_names(first_lines(starter(str(tmp_path), FILES))[0], "ann/0.jpg.json", "COCO")
 
 
 @pytest.mark.parametrize("data", [None, "aGk="])
 def test_init_says_that_labelme_lacks_its_images(tmp_path: Path, data: str | None) -> None:
-    if data:
-        made = io.BytesIO()
-        Image.new("RGB", (6, 4)).save(made, "PNG")
-        data = base64.b64encode(made.getvalue()).decode()
+    data = data and base64.b64encode(saved(Image.new("RGB", (6, 4)), "PNG")).decode()
     shape = {"label": "dog", "points": [[0, 0], [3, 0], [3, 3]], "shape_type": "polygon"}
     for number in range(3):
         entry = {"shapes": [shape], "imagePath": f"{number}.jpg", "imageHeight": 4, "imageWidth": 6, "imageData": data}
-        (tmp_path / "labels").mkdir(exist_ok=True)
-        (tmp_path / f"labels/{number}.json").write_text(json.dumps(entry))
+        write(tmp_path / f"labels/{number}.json", json.dumps(entry))
     if data:
         found = yaml.safe_load(starter(str(tmp_path), FILES))
         assert found["source"]["format"] == "labelme"

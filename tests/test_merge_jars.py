@@ -29,9 +29,8 @@ def merged(folder: Path, *jars: Path) -> dict[str, str]:
 
 
 def test_services_are_joined_and_licenses_kept_apart(tmp_path: Path) -> None:
-    one = jar(
-        tmp_path / "one.jar", **{"META-INF__services__S": "a.A\na.B", "META-INF__LICENSE": "one", "a__A.class": "1"}
-    )
+    services = {"META-INF__services__S": "a.A\na.B", "META-INF__LICENSE": "one"}
+    one = jar(tmp_path / "one.jar", **services, **{"a__A.class": "1"})
     two = jar(tmp_path / "two.jar", **{"META-INF__services__S": "a.B\na.C\n", "META-INF__LICENSE": "two"})
     assert merged(tmp_path, one, two) == {
         "META-INF/MANIFEST.MF": "Manifest-Version: 1.0\r\nMain-Class: a.Main\r\nMulti-Release: true\r\n\r\n",

@@ -57,13 +57,11 @@ def test_a_z_score_is_computed_in_float64(run: Run) -> None:
     assert bits(score) == bits(expected)
 
 
+WAYS = [{}, {"normalize": "min_max"}, {"transform": "log1p"}, {"transform": "log", "clip": [1e-3, None]}]
+
+
 @settings(max_examples=40)
-@given(
-    st.lists(FLOATS, min_size=1, max_size=40),
-    FLOATS,
-    st.floats(1e-3, 1e3),
-    st.sampled_from([{}, {"normalize": "min_max"}, {"transform": "log1p"}, {"transform": "log", "clip": [1e-3, None]}]),
-)
+@given(st.lists(FLOATS, min_size=1, max_size=40), FLOATS, st.floats(1e-3, 1e3), st.sampled_from(WAYS))
 def test_a_number_does_not_depend_on_its_batch(
     values: list[float], mean: float, scale: float, given: dict[str, Any]
 ) -> None:
@@ -99,12 +97,8 @@ def test_numbers_below_float32s_normal_range_count_as_0_in_statistics(given: dic
 
 
 def test_numbers_that_are_taken_for_0_are_counted() -> None:
-    rows = pa.table(
-        {
-            "a": pa.array([1e-45, -8e-39, 0, LEAST, NAN], pa.float32()),
-            "b": pa.array([[1e-39], [], [1.0, -1e-40]] + [[]] * 2),
-        }
-    )
+    lists = pa.array([[1e-39], [], [1.0, -1e-40]] + [[]] * 2)
+    rows = pa.table({"a": pa.array([1e-45, -8e-39, 0, LEAST, NAN], pa.float32()), "b": lists})
     counted = lost_values({"a": options(), "b": Numbers(kind="numbers"), "c": options()}, rows)
     assert counted == {("losses", f"a {TINY}"): 2, ("losses", f"b {TINY}"): 2}
     (line,) = loss_lines({TINY: 2})

@@ -66,6 +66,11 @@ def local(files: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> 
     return build(parse_spec(SPEC.format(path=folder / "set")), str(folder / "out"))
 
 
+def put(files: dict[str, bytes], url: str) -> None:
+    for name, data in files.items():
+        open_store(url).write_if(name, data, None)
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("start", "option"),
@@ -88,9 +93,7 @@ def test_a_source_and_an_output(
     monkeypatch.setattr(auth._Credentials, "_credentials_init", True)
     with start() as url:
         source, output = f"{url}/in", f"{url}/out"
-        store = open_store(source)
-        for name, data in files.items():
-            store.write_if(name, data, None)
+        put(files, source)
         spec = parse_spec(SPEC.format(path=source))
         beam_options = () if option is None else (option.format(os.environ.get("AWS_ENDPOINT_URL")),)
         options = RunOptions(work=str(tmp_path / "work"), beam_options=beam_options)
@@ -109,16 +112,13 @@ def test_an_image_in_a_bucket_costs_one_request(
     files: dict[str, bytes], local: Published, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with emulators.s3() as url, caplog.at_level(logging.INFO, "werkzeug"):
-        for name, data in files.items():
-            open_store(url).write_if(name, data, None)
+        put(files, url)
         caplog.clear()
         there = build(parse_spec(SPEC.format(path=url)), str(tmp_path / "out"))
         asked = [record.getMessage() for record in caplog.records if record.name == "werkzeug"]
     assert there.manifest.splits == local.manifest.splits
     images = [name for name in files if name.endswith(".png")]
-    assert {name: sum(f"GET /{url[5:]}/{name} " in line for line in asked) for name in images} == dict.fromkeys(
-        images, 1
-    )
+    assert [sum(f"GET /{url[5:]}/{name} " in line for line in asked) for name in images] == [1] * len(images)
     assert not [line for line in asked if "HEAD " in line]
 
 
@@ -134,9 +134,7 @@ def test_a_plan_of_a_source_at_a_url(
     files: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with emulators.s3() as url:
-        store = open_store(url)
-        for name, data in files.items():
-            store.write_if(name, data, None)
+        put(files, url)
         (tmp_path / "dataset.yaml").write_text(SPEC.format(path=url))
         with pytest.raises(SystemExit, match="0"):
             main(["plan", str(tmp_path / "dataset.yaml")])
@@ -165,11 +163,7 @@ shards: {train: 32, test: 8}
 features: {number: {kind: number}, text: {kind: text}}
 """
 STORES = pytest.mark.parametrize(
-    "start",
-    [
-        pytest.param(emulators.s3, id="s3"),
-        pytest.param(lambda: emulators.gcs(conditions=True), id="gcs"),
-    ],
+    "start", [pytest.param(emulators.s3, id="s3"), pytest.param(lambda: emulators.gcs(conditions=True), id="gcs")]
 )
 
 
@@ -252,10 +246,8 @@ def test_a_bucket_that_is_away_for_25_seconds(jobs: str, spec: Path, in_a_folder
     with emulators.s3_by_a_road() as (url, road):
         output = f"{url}/out"
         first = begin_build(spec, output, tmp_path / "work")
-        if jobs == "shards":
-            wait_until(lambda: reported_shards(output) > 2)
-        else:
-            wait_until(lambda: any("/reports/" in name for name in open_store(output).sizes(".building")))
+        is_at = lambda: any("/reports/" in name for name in open_store(output).sizes(".building"))  # noqa: E731
+        wait_until(is_at if jobs == "chunks" else lambda: reported_shards(output) > 2)
         road.close()
         time.sleep(25)
         road.open()
@@ -279,9 +271,8 @@ def test_what_is_left_on_this_machine_is_named_and_goes_with_the_next_build(
         printed = first.communicate()[0]
         assert first.returncode == 143
         (run,) = work.rglob("run-*")
-        assert (
-            f"`recordmill versions prune {output} --work {work}` removes it, with rows on their way in {run}" in printed
-        )
+        prune = f"`recordmill versions prune {output} --work {work}` removes it"
+        assert f"{prune}, with rows on their way in {run}" in printed
         end(begin_build(spec, output, tmp_path / "elsewhere"))
         assert run.exists()
         again = begin_build(spec, output, work)

@@ -20,6 +20,7 @@ from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_store
 from tests.messages import assert_names, raises
 from tests.publish import publish_assembled
+from tests.tables import write
 
 
 def build_of(folder: Path, listener: Listener, options: RunOptions = RunOptions()) -> Published:  # noqa: B008 - frozen
@@ -45,23 +46,17 @@ def error_of_waiting(folder: Path, meanwhile: Callable[[Lease], None]) -> BaseEx
 def test_a_mistake_is_reported_before_the_wait(tmp_path: Path) -> None:
     with hold(open_store(str(tmp_path / "out")), BUILD), raises(SourceError, f"{tmp_path}/in"):
         build_of(tmp_path, Listener())
-
-
-def test_a_span_that_no_source_names_is_reported_before_the_wait(tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in/a.txt").write_text("text")
+    write(tmp_path / "in/a.txt", "text")
     with hold(open_store(str(tmp_path / "out")), BUILD), raises(SpanError, "--span", "{span}"):
         build_of(tmp_path, Listener(), RunOptions(spans=("2026-01-01",)))
 
 
 def test_another_dataset_that_came_first_is_not_overwritten(tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in/a.txt").write_text("text")
+    write(tmp_path / "in/a.txt", "text")
 
     def publish(lease: Lease) -> None:
-        (tmp_path / "assembled").mkdir()
-        (tmp_path / "assembled/data").write_bytes(b"records")
-        (tmp_path / "assembled/index").write_bytes(bytes(16))
+        write(tmp_path / "assembled/data", b"records")
+        write(tmp_path / "assembled/index", bytes(16))
         splits = {"train": Split((Shard("data", 7, 1, "00" * 32, "index"),))}
         made = Manifest("d", "20260101T000000Z-4f1c9a2e", "4f" * 32, None, {"x": {"kind": "number"}}, splits)
         publish_assembled(str(tmp_path / "out"), str(tmp_path / "assembled"), made, lease=lease)

@@ -76,9 +76,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_what_the_function_returns_is_stored_and_read(folder: Path) -> None:
     dataset = open_dataset(folder / "out")
-    assert set(dataset.features) == {
-        *("n", "replaced", "kind", "twice", "above", "letters", "pair", "square", "weight", "mine")
-    }
+    assert set(dataset.features) == {*"n replaced kind twice above letters pair square weight mine".split()}
     smallest = float("inf")
     for features, _ in dataset.evaluation_input("train", batch_size=7).as_numpy():
         smallest = min(smallest, features["n"].min())

@@ -32,21 +32,10 @@ ROOT = Path(__file__).parents[1]
 EXTRAS = {"cli", "report", "fast", "heif", "deep", "masks", "tf", "build", "gcp", "aws", "s3", "tokens", "dev"}
 LOADED_BY_OTHERS = {"boto3"}  # by the store and by Beam, for s3://
 ONLY_SOME_SPECS = {"sentencepiece", "simplejpeg", "tensorflow-text"}
-WITH_OTHERS = {
-    "grpcio",
-    "requests",
-    "keras",
-    "markupsafe",
-    "protobuf",
-    "tensorflow-metadata",
-    "tfx-bsl",
-}  # where TensorFlow, tf.Transform and Jinja are, these are
-
-
+WITH_OTHERS = {"grpcio", "requests", "keras", "markupsafe", "protobuf", "tensorflow-metadata", "tfx-bsl"}
+"""Where TensorFlow, tf.Transform and Jinja are, these are."""
 FRAMEWORKS = {"jax", "torch"}
 """Users' frameworks: imported by the adapters named after them, and part of no extra."""
-
-
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
@@ -91,13 +80,9 @@ def imports(file: Path) -> tuple[frozenset[str], frozenset[str]]:
     optional = {name for line in tried for name in imported(line)} | {
         name for name in inner if name.startswith("recordmill.")
     }
-    named = {
-        word.value
-        for node in nodes
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module")
-        for word in node.args
-        if isinstance(word, ast.Constant)
-    }
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    words = [word for call in calls if ast.unparse(call.func).endswith("import_module") for word in call.args]
+    named = {word.value for word in words if isinstance(word, ast.Constant)}
     return found - optional, frozenset(optional | named)
 
 
@@ -142,16 +127,15 @@ def is_tensorflow(module: str) -> bool:
     return any(word in module for word in ("tf_", "tensorflow", "keras"))
 
 
-READER = [
-    name
-    for name in sources()
-    if name.startswith(("recordmill.dataset", "recordmill.pipeline.reader", "recordmill.transforms.numpy.augment"))
-]
+ROOMS = ("recordmill.dataset", "recordmill.pipeline.reader", "recordmill.transforms.numpy.augment")
+READER = [name for name in sources() if name.startswith(ROOMS)]
 
 
-def test_the_base_is_three_packages() -> None:
+def test_the_base_is_three_packages_and_dev_all_that_users_install() -> None:
     assert required() == {"google-crc32c", "numpy", "pillow"}
     assert set(PROJECT["optional-dependencies"]) == EXTRAS
+    assert required("dev") > required("build", "fast", "heif", "aws", "gcp", "tf")
+    assert required("s3") == required("aws")
 
 
 @pytest.mark.parametrize("module", [name for name in READER if not is_tensorflow(name)])
@@ -185,11 +169,6 @@ def test_the_plugins_of_formats_are_in_their_extras() -> None:
         assert unprovided([form.plugin.partition(".")[0]], required(form.extra)) == []
 
 
-def test_dev_is_all_that_users_install() -> None:
-    assert required("dev") > required("build", "fast", "heif", "aws", "gcp", "tf")
-    assert required("s3") == required("aws")
-
-
 def test_the_lock_file_holds_every_requirement() -> None:
     locked = dict(re.findall(r"^([\w.-]+)(?:\[.*\])?==(\S+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
     extras = [line for lines in PROJECT["optional-dependencies"].values() for line in lines]
@@ -200,16 +179,12 @@ def test_the_lock_file_holds_every_requirement() -> None:
         assert requirement.specifier.contains(version), f"requirements.lock has {requirement.name} {version}: make lock"
 
 
-def test_python_versions_are_the_same_everywhere() -> None:
+def test_python_versions_are_the_same_everywhere_and_the_page_has_a_row_for_each_extra() -> None:
     classified = re.findall(r"Python :: (3\.\d+)", str(PROJECT["classifiers"]))
     assert classified == ["3.11", "3.12", "3.13"]
     assert " ".join(reversed(classified)) in (ROOT / ".ci/pythons").read_text()
-    text = "CPython 3.11, 3.12 and 3.13"
-    assert text in (ROOT / "docs/install.md").read_text()
-
-
-def test_the_page_has_a_row_for_each_extra() -> None:
     page = (ROOT / "docs/install.md").read_text()
+    assert "CPython 3.11, 3.12 and 3.13" in page
     assert set(re.findall(r"^\| `recordmill\[(\w+)\]`", page, re.MULTILINE)) == EXTRAS - {"s3"}
 
 
@@ -226,13 +201,10 @@ def test_type_checkers_see_the_names_that_load() -> None:
         alias.name: node.module for node in guarded.body if isinstance(node, ast.ImportFrom) for alias in node.names
     }
     assert sorted([*declared, "__version__"]) == recordmill.__all__ == dir(recordmill)
-    [loads] = [node for node in body if isinstance(node, ast.FunctionDef) and node.name == "_load"]
-    loaded = {}
-    for case in ast.walk(loads):
-        if isinstance(case, ast.match_case) and isinstance(case.body[0], ast.ImportFrom):
-            module = f"{case.body[0].module}.{case.body[0].names[0].name}"
-            loaded |= {node.value: module for node in ast.walk(case.pattern) if isinstance(node, ast.Constant)}
+    loaded = {name: f"recordmill.{module}" for module, names in recordmill.MODULES.items() for name in names}
     assert loaded == declared
+    with raises(AttributeError, "'recordmill'", "'open_datset'"):
+        _ = recordmill.open_datset
 
 
 def test_importing_the_package_imports_the_standard_library_alone() -> None:
@@ -241,11 +213,6 @@ def test_importing_the_package_imports_the_standard_library_alone() -> None:
     loaded = set(done.stdout.split())
     assert {name for name in loaded if name.startswith("recordmill")} == {"recordmill", "recordmill.pipeline"}
     assert third_party(loaded) == set()
-
-
-def test_a_name_that_is_not_public_is_an_error() -> None:
-    with raises(AttributeError, "'recordmill'", "'open_datset'"):
-        _ = recordmill.open_datset
 
 
 def test_the_command_checks_for_what_its_extras_bring() -> None:

@@ -26,6 +26,7 @@ from recordmill.pipeline.yaml_document import SpecError
 from tests import published
 from tests.memory_store import memory_store
 from tests.messages import assert_names, raises
+from tests.tables import write_jsonl
 
 LENGTHS = st.lists(st.integers(0, 20), max_size=60)
 
@@ -121,9 +122,7 @@ GOOD = {each["id"]: each["ids"] for each in ROWS if len(each["ids"]) == len(each
 
 
 def write(folder: Path, rows: Sequence[dict[str, Any]] = ROWS) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "rows.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rows))
-    return folder / "rows.jsonl"
+    return write_jsonl(folder / "rows.jsonl", rows)
 
 
 def publish(folder: Path, spec: str = SPEC) -> Manifest:
@@ -151,11 +150,9 @@ def unpacked(batches: Any) -> list[list[int]]:
     """The ids of each segment; and checks that the mask, of the same places, says the same."""
     found = []
     for batch in batches:
-        parts = "segments", "positions"
         first = "ids" if "ids_segments" in batch else "mask"
-        for ids, mask, segments, positions in zip(
-            batch["ids"], batch["mask"], *(batch[f"{first}_{part}"] for part in parts), strict=True
-        ):
+        parts = (batch[name] for name in ("ids", "mask", f"{first}_segments", f"{first}_positions"))
+        for ids, mask, segments, positions in zip(*parts, strict=True):
             assert (mask == np.where(segments > 0, -ids, -100 if len(ids) == 8 else 0)).all()
             assert not ids[segments == 0].any()
             for segment in range(1, segments.max() + 1):
@@ -184,9 +181,8 @@ def test_rows_unpack_to_the_records(dataset: Dataset) -> None:
         assert sum(shard.cut for shard in shards) == (0 if length == 32 else sum(len(ids) > 8 for ids in GOOD.values()))
         assert sum(shard.empty for shard in shards) == sum(not ids for ids in GOOD.values())
     batch = next(packed(dataset, 64).as_numpy())
-    assert {name: values.shape for name, values in batch.items()} == dict.fromkeys(
-        ("text", "text_segments", "text_positions"), (2, 64)
-    )
+    names = ("text", "text_segments", "text_positions")
+    assert {name: values.shape for name, values in batch.items()} == dict.fromkeys(names, (2, 64))
 
 
 @pytest.mark.slow
@@ -213,9 +209,8 @@ def test_hosts_workers_and_a_resumed_run_see_the_same_rows(shuffle: str, dataset
 def test_slices_evaluations_labels_and_mixtures_are_of_rows(dataset: Dataset) -> None:
     rows = sum(shard.packs[0].rows for shard in dataset.manifest.splits["train"].shards)
     assert len(packed(dataset, split="train[:10]", batch_size=5)) == 2
-    evaluation = dataset.evaluation_input(
-        "train", batch_size=rows + 1, pad=True, text="packed", text_length=8, label="mask"
-    )
+    options = {"batch_size": rows + 1, "pad": True, "text": "packed", "text_length": 8, "label": "mask"}
+    evaluation = dataset.evaluation_input("train", **options)
     features, label, weight = next(evaluation.as_numpy())
     assert (weight.sum(), label.shape) == (rows, (rows + 1, 8))
     assert list(features) == ["ids", "ids_segments", "ids_positions"]
@@ -287,18 +282,14 @@ def test_show_says_how_full_rows_are(folder: Path, capsys: pytest.CaptureFixture
     manifest = open_dataset(folder / "out").manifest
     each = [shard.packs[0] for shard in manifest.shards]
     rows, ids = sum(one.rows for one in each), sum(one.ids for one in each)
-    assert_names(
-        shown, f"{rows:,} rows of 8", f"{1 - ids / (8 * rows):.2%} padding", "ids, mask", " cut", "without ids"
-    )
+    padding = f"{1 - ids / (8 * rows):.2%} padding"
+    assert_names(shown, f"{rows:,} rows of 8", padding, "ids, mask", " cut", "without ids")
 
 
 @pytest.mark.slow
 def test_a_text_alone_is_packed_by_default(tmp_path: Path) -> None:
-    lone = (
-        SPEC[: SPEC.index("pack:")]
-        + "features:\n  text: {{kind: text, tokenizer: bytes, keep_length: true, pack: 64}}\n"
-    )
-    publish(tmp_path, lone)
+    text = "features:\n  text: {{kind: text, tokenizer: bytes, keep_length: true, pack: 64}}\n"
+    publish(tmp_path, SPEC[: SPEC.index("pack:")] + text)
     dataset = open_dataset(tmp_path / "out")
     assert next(dataset.training_input("train", batch_size=2).as_numpy())["text"].shape == (2, 64)
     assert next(dataset.training_input("train", batch_size=2, text="padded").as_numpy())["text_length"].shape == (2,)
@@ -331,19 +322,14 @@ def test_wrong_packs(old: str, new: str, facts: tuple[str, ...]) -> None:
         parse_spec(SPEC.replace(old, new).format(path="rows.jsonl"))
 
 
-@pytest.fixture
-def golden(tmp_path: Path) -> Path:
-    """An output of a Recordmill whose records were packed rows: 60 documents, `pack: 16`."""
+def test_records_that_are_packed_rows_are_read_for_ever(tmp_path: Path) -> None:
+    """Those of an output of an earlier Recordmill: 60 documents, `pack: 16`."""
     with tarfile.open(Path(__file__).with_name("golden_packed_rows.tar.xz")) as archive:
         archive.extractall(tmp_path)
-    return tmp_path
-
-
-def test_records_that_are_packed_rows_are_read_for_ever(golden: Path) -> None:
     lengths = np.random.default_rng(5).integers(0, 20, 60).tolist()
     lengths[:3] = [40, 16, 0]
     documents = [[1, *[99 + n % 26] * length] for n, length in enumerate(lengths)]
-    given = open_dataset(golden).training_input("train", batch_size=7, drop_remainder=False)
+    given = open_dataset(tmp_path).training_input("train", batch_size=7, drop_remainder=False)
     found = [
         ids[segments == segment].tolist()
         for batch in given.as_numpy()

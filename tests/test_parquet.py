@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 
 from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.formats import parquet as parquet
-from recordmill.pipeline.sources.formats import parquet_pages, reader_of
+from recordmill.pipeline.sources.formats import parquet_pages
 from recordmill.pipeline.sources.formats.parquet_pages import BATCH_ROWS, Expected, expected, pages, rows_at_once
-from recordmill.pipeline.sources.options import Parquet
 from recordmill.pipeline.sources.source_reader import SourceReader
 from recordmill.pipeline.sources.typing import checks
 from recordmill.pipeline.sources.typing.checks import check_column
@@ -32,14 +31,12 @@ from tests.tables import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT, FarFiles
 ASKED = {"id": CATEGORY, "text": TEXT, "n": NUMBER}
 ROWS = {"id": range(1000), "text": [f"text {row}" for row in range(1000)], "n": [row / 4 for row in range(1000)]}
 BOXES = replace(NUMBER, many=True, multiple=4)
+source = partial(tables.source, "parquet")
 
 
 def write(path: Path, columns: Any = ROWS, **options: Any) -> Path:
     pq.write_table(columns if isinstance(columns, pa.Table) else pa.table(columns), path, **options)
     return path
-
-
-source = partial(tables.source, "parquet")
 
 
 @pytest.mark.parametrize(("group", "chunk_bytes", "chunks"), [(1000, 1, 1), (100, 1, 10), (100, 1 << 20, 1)])
@@ -74,15 +71,9 @@ def test_a_row_has_one_key_whatever_its_files_types_are(tmp_path: Path) -> None:
 
 def test_only_the_asked_columns_are_read(tmp_path: Path) -> None:
     noise = [bytes([row % 256]) * 1000 for row in range(1000)]
-    objects = [
-        [{"bbox": [1, 2, 3, 4], "mask": noise[row]}, {"bbox": [5, 6, 7, 8], "mask": noise[row]}] for row in range(1000)
-    ]
-    path = write(
-        tmp_path / "a.parquet",
-        {"noise": noise, "objects": objects, "id": range(1000)},
-        use_dictionary=False,
-        compression="none",
-    )
+    objects = [[{"bbox": [at, at + 1, at + 2, at + 3], "mask": mask} for at in (1, 5)] for mask in noise]
+    columns = {"noise": noise, "objects": objects, "id": range(1000)}
+    path = write(tmp_path / "a.parquet", columns, use_dictionary=False, compression="none")
     found = read(source(path), {"objects.bbox": BOXES, "id": INTEGER})
     assert found.rows[7] == {"objects.bbox": [1, 2, 3, 4, 5, 6, 7, 8], "id": 7}
     assert found.plan.chunks[0].bytes < 200_000 < path.stat().st_size
@@ -123,11 +114,8 @@ def test_bad_rows_are_rejects(tmp_path: Path) -> None:
     rows = {"t": pa.array([b"a", b"\xff", None, b"", b"b"]), "d": [day] * 5, "n": [1, 2, 3, 4, float("nan")]}
     found = read(source(write(tmp_path / "a.parquet", rows)), {"t": TEXT, "d": CATEGORY, "n": NUMBER})
     assert found.rows == [{"t": "a", "d": "2026-11-20", "n": 1}, {"t": "", "d": "2026-11-20", "n": 4}]
-    assert [(reject.position, reject.reason, reject.column) for reject in found.rejects] == [
-        (1, "invalid_utf8", "t"),
-        (2, "missing_value", "t"),
-        (4, "wrong_type", "n"),
-    ]
+    faults = [(reject.position, reject.reason, reject.column) for reject in found.rejects]
+    assert faults == [(1, "invalid_utf8", "t"), (2, "missing_value", "t"), (4, "wrong_type", "n")]
 
 
 @pytest.mark.parametrize(
@@ -183,13 +171,10 @@ def test_a_footer_that_lies_of_rows_ends_the_build(tmp_path: Path, monkeypatch: 
         read(source(path), ASKED)
 
 
-def test_files_that_are_far_away(tmp_path: Path) -> None:
-    far = FarFiles(a_parquet=write(tmp_path / "a.parquet").read_bytes())
-    assert len(read(source("mem://far/a.parquet"), ASKED, files=far).rows) == 1000
-
-
-def test_a_file_that_is_gone(tmp_path: Path) -> None:
+def test_a_file_that_is_far_away_and_one_that_is_gone(tmp_path: Path) -> None:
     path = write(tmp_path / "a.parquet")
+    far = FarFiles(a_parquet=path.read_bytes())
+    assert len(read(source("mem://far/a.parquet"), ASKED, files=far).rows) == 1000
     plan = source(path).plan(FILES, ASKED, 1)
     path.unlink()
     with pytest.raises(FileNotFoundError):
@@ -214,7 +199,11 @@ def pool() -> Iterator[pa.MemoryPool]:
 def write_values(path: Path, values: Any, **options: Any) -> SourceReader[Any]:
     pq.write_table(pa.table({"v": values}), path, **{"compression": "zstd", **options})
     assert path.stat().st_size < 100_000
-    return reader_of(Parquet(format="parquet", path=str(path)))
+    return source(path)
+
+
+def one_list(values: Any) -> pa.Array:
+    return pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), pa.array(values))
 
 
 def repeated(rows: int) -> pa.Array:
@@ -240,19 +229,13 @@ def test_a_text_that_stands_in_many_rows_is_held_in_some(tmp_path: Path, pool: p
     ("values", "column", "facts"),
     [
         (lambda: pa.array(["y" * (80 * MIB)]), TEXT, ["page", "'v'", " 83,886,", " 67,108,864"]),
-        (
-            lambda: pa.ListArray.from_arrays(pa.array([0, 1 << 26], pa.int32()), pa.array(np.zeros(1 << 26, np.int8))),
-            replace(NUMBER, many=True),
-            ["'v.list.element'", "67,108,864 values", " 33,554,432"],
-        ),
-        (
-            lambda: pa.ListArray.from_arrays(pa.array([0, 300], pa.int32()), repeated(300)).cast(pa.list_(pa.string())),
-            TEXTS,
-            ["lists", "'v.list.element'", "314,572,800 bytes", " 268,435,456"],
-        ),
+        (lambda: one_list(np.zeros(1 << 26, np.int8)), replace(NUMBER, many=True),
+         ["'v.list.element'", "67,108,864 values", " 33,554,432"]),
+        (lambda: one_list(repeated(300)).cast(pa.list_(pa.string())), TEXTS,
+         ["lists", "'v.list.element'", "314,572,800 bytes", " 268,435,456"]),
     ],
     ids=["page", "list", "list of texts"],
-)
+)  # fmt: skip
 def test_what_expands_too_far_is_refused_before_it_is_decoded(
     tmp_path: Path, pool: pa.MemoryPool, values: Callable[[], pa.Array], column: Any, facts: list[str]
 ) -> None:

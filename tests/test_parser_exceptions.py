@@ -7,21 +7,18 @@ import gzip
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pydantic import TypeAdapter
 
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.columns import Columns
-from recordmill.pipeline.sources.formats import reader_of
-from recordmill.pipeline.sources.options import AnySource, SourceOptions
 from recordmill.pipeline.sources.source_reader import SourceReader
 from tests import published_formats as published
-from tests.tables import CATEGORY, IMAGE, TEXT, read, tar
+from tests.tables import CATEGORY, IMAGE, TEXT, read, source, tar
 
-SOURCE: TypeAdapter[SourceOptions] = TypeAdapter(AnySource)
 NOISE = "a value of the data"
 
 
@@ -31,14 +28,6 @@ class LibraryError(RuntimeError):
 
 def raising(*_: Any, **__: Any) -> Any:
     raise LibraryError(NOISE)
-
-
-def short_of_memory(*_: Any, **__: Any) -> Any:
-    raise MemoryError
-
-
-def write_tar(folder: Path) -> None:
-    published.write(folder / "a.tar", tar(("0.txt", "cat")))
 
 
 def write_captions(folder: Path) -> None:
@@ -60,7 +49,7 @@ CASES: list[tuple[str, dict[str, str], Callable[[Path], object], Columns, str]] 
     ("jsonl", {"path": "a.jsonl"}, put("a.jsonl", '{"a": "b"}\n'), {"a": TEXT}, "pyarrow.json.read_json"),
     ("parquet", {"path": "a.parquet"}, lambda folder: pq.write_table(PARQUET, folder / "a.parquet"), {"a": TEXT},
      "pyarrow.parquet.ParquetFile"),
-    ("webdataset", {"path": "a.tar"}, write_tar, {"txt": TEXT}, "tarfile.TarFile"),
+    ("webdataset", {"path": "a.tar"}, put("a.tar", tar(("0.txt", "cat"))), {"txt": TEXT}, "tarfile.TarFile"),
     ("tfrecord", {"path": "a.tfrecord"}, put("a.tfrecord", gzip.compress(b"no record")), {"a": TEXT},
      "zlib.decompressobj"),
     ("text", {"path": "a.txt", "encoding": "cp1252"}, put("a.txt", "b"), {"text": TEXT},
@@ -77,7 +66,7 @@ CASES: list[tuple[str, dict[str, str], Callable[[Path], object], Columns, str]] 
 
 def reader(folder: Path, form: str, options: dict[str, str]) -> SourceReader[Any]:
     paths = {name: str(folder / value) for name, value in options.items() if name not in ("encoding", "rows")}
-    return reader_of(SOURCE.validate_python({"format": form, **options, **paths}))
+    return source(form, **{**options, **paths})
 
 
 @pytest.mark.parametrize(("form", "options", "make", "columns", "target"), CASES, ids=[case[0] for case in CASES])
@@ -91,10 +80,10 @@ def test_an_exception_of_a_library(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     make(tmp_path)
-    source = reader(tmp_path, form, options)
+    asked = reader(tmp_path, form, options)
     monkeypatch.setattr(target, raising)
     try:
-        message = " ".join(reject.message for reject in read(source, columns).rejects)
+        message = " ".join(reject.message for reject in read(asked, columns).rejects)
     except UserError as error:
         message = str(error)
         assert str(tmp_path) in message
@@ -105,7 +94,7 @@ def test_an_exception_of_a_library(
 
 def test_what_is_no_parsers_fault_stays_what_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     published.write(tmp_path / "a.jsonl", '{"a": "b"}\n')
-    source = reader(tmp_path, "jsonl", {"path": "a.jsonl"})
-    monkeypatch.setattr("pyarrow.json.read_json", short_of_memory)
+    asked = reader(tmp_path, "jsonl", {"path": "a.jsonl"})
+    monkeypatch.setattr("pyarrow.json.read_json", MagicMock(side_effect=MemoryError))
     with pytest.raises(MemoryError):
-        read(source, {"a": TEXT})
+        read(asked, {"a": TEXT})

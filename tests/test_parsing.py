@@ -16,6 +16,7 @@ from recordmill.pipeline.reader.wire import BYTES, FLOATS, INTS, PADDING, decode
 from recordmill.transforms.contract.stored import Column, Ragged, RowError, Stored
 from tests.constants import constants
 from tests.messages import assert_names, raises
+from tests.published import varint
 
 WAYS = {"side by side": (1, 1 << 30), "one by one": (1 << 30, 0)}
 Values = Sequence[int] | Sequence[float] | Sequence[bytes]
@@ -52,15 +53,6 @@ def plain(column: Column) -> Any:
     return [bytes(value) for value in np.ravel(column)] if isinstance(column, np.ndarray) else list(map(bytes, column))
 
 
-def varint(value: int) -> bytes:
-    value &= (1 << 64) - 1
-    low = []
-    while value > 127:
-        low.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*low, value])
-
-
 def field(tag: int, data: bytes) -> bytes:
     return bytes([tag]) + varint(len(data)) + data
 
@@ -68,7 +60,7 @@ def field(tag: int, data: bytes) -> bytes:
 def packed(kind: int, values: Values) -> bytes:
     if kind == FLOATS:
         return np.array(values, "<f4").tobytes()
-    return b"".join(varint(int(value)) for value in values)
+    return b"".join(varint(int(value) & (1 << 64) - 1) for value in values)
 
 
 def a_list(kind: int, values: Values) -> bytes:

@@ -1,7 +1,6 @@
 """Images that are numbers: in cells, lists, numbered columns and `.npy` files; Pillow and NumPy are the other side."""
 
 import io
-import json
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +16,14 @@ from recordmill.pipeline.build.images.transcode import decodable
 from recordmill.pipeline.init.starter import starter
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import SourceError
-from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.formats.csv import numbered
-from recordmill.pipeline.sources.options import Csv, ImageFolder, JsonLines, Parquet
 from recordmill.pipeline.spec.features.image import Image as ImageFeature
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.yaml_document import SpecError
 from recordmill.transforms.contract.image_header import ImageError, read_header
 from recordmill.transforms.contract.kinds.array import ArrayLayout
 from tests.messages import raises
-from tests.tables import FILES, IMAGE, npy, read, write_jsonl
+from tests.tables import FILES, IMAGE, npy, read, source, write_jsonl
 from tests.test_arrays_source import pixels
 
 GREY = np.random.default_rng(0).integers(0, 256, (40, 8, 8), np.uint8)
@@ -48,14 +45,11 @@ def write_columns(path: Path, names: list[str], images: Any = GREY) -> Path:
 
 
 def test_numbers_of_a_cell_are_an_image(tmp_path: Path) -> None:
-    forms = [" ".join, ",".join, "  ".join, lambda numbers: f"[{', '.join(numbers)}]", _as_numpy_prints]
+    as_numpy_prints = lambda numbers: str(np.array(list(numbers), int).reshape(8, 8))  # noqa: E731
+    forms = [" ".join, ",".join, "  ".join, lambda numbers: f"[{', '.join(numbers)}]", as_numpy_prints]
     cells = [forms[number % 5](map(str, image.ravel().tolist())) for number, image in enumerate(GREY)]
-    source = reader_of(Csv(format="csv", path=str(write_cells(tmp_path / "a.csv", cells))))
-    assert np.array_equal([pixels(row["pixels"]) for row in read(source, {"pixels": shaped(8, 8)}).rows], GREY)
-
-
-def _as_numpy_prints(numbers: Any) -> str:
-    return str(np.array(list(numbers), int).reshape(8, 8))
+    rows = read(source("csv", write_cells(tmp_path / "a.csv", cells)), {"pixels": shaped(8, 8)}).rows
+    assert np.array_equal([pixels(row["pixels"]) for row in rows], GREY)
 
 
 CELLS: list[tuple[str, str, tuple[str, ...]]] = [
@@ -73,8 +67,8 @@ CELLS: list[tuple[str, str, tuple[str, ...]]] = [
 
 @pytest.mark.parametrize(("cell", "reason", "facts"), CELLS, ids=range(len(CELLS)))
 def test_a_bad_cell_is_a_reject(tmp_path: Path, cell: str, reason: str, facts: tuple[str, ...]) -> None:
-    source = reader_of(Csv(format="csv", path=str(write_cells(tmp_path / "a.csv", [cell, "1 2 3 4"]))))
-    result = read(source, {"pixels": shaped(2, 2)})
+    path = write_cells(tmp_path / "a.csv", [cell, "1 2 3 4"])
+    result = read(source("csv", path), {"pixels": shaped(2, 2)})
     [(found, column, message)] = result.faults
     assert (found, column, len(result.rows)) == (reason, "pixels", 1)
     assert all(fact in message for fact in facts), message
@@ -82,7 +76,7 @@ def test_a_bad_cell_is_a_reject(tmp_path: Path, cell: str, reason: str, facts: t
 
 def test_floats_of_a_cell(tmp_path: Path) -> None:
     path = write_cells(tmp_path / "a.csv", ["0.5 1 2 3e3", "nan 1 2 3", "NaN 1 2 3", "1 2 3 1e39"])
-    result = read(reader_of(Csv(format="csv", path=str(path))), {"pixels": shaped(2, 2, dtype="float32")})
+    result = read(source("csv", path), {"pixels": shaped(2, 2, dtype="float32")})
     assert [pixels(row["pixels"]).tolist() for row in result.rows] == [[[0.5, 1], [2, 3000]]]
     assert [reject.reason for reject in result.rejects] == ["wrong_type"] * 3
 
@@ -97,7 +91,7 @@ def test_numbered_columns_are_an_image_in_the_order_of_numbers(
     images = GREY.reshape(-1, 64)[:, order]
     path = write_columns(tmp_path / "a.csv", [names[number] for number in order], images)
     name = "pixel*" if "pixel0" in names else "*x*"
-    result = read(reader_of(Csv(format="csv", path=str(path))), {name: shaped(8, 8)})
+    result = read(source("csv", path), {name: shaped(8, 8)})
     assert np.array_equal([pixels(row[name]) for row in result.rows], GREY)
     assert not [note for note in result.plan.notes if "pixel0" in note or "1x1" in note]
 
@@ -110,15 +104,12 @@ def test_a_star_means_numbers_only() -> None:
 
 def test_lists_are_an_image_and_need_a_shape(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": GREY.tolist(), "flat": GREY.reshape(40, -1).tolist()}), tmp_path / "a.parquet")
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"x": image.tolist()}) + "\n" for image in GREY))
-    tables = [
-        Parquet(format="parquet", path=str(tmp_path / "a.parquet")),
-        JsonLines(format="jsonl", path=str(tmp_path / "a.jsonl")),
-    ]
-    for name, table in [("x", tables[0]), ("flat", tables[0]), ("x", tables[1])]:
-        assert np.array_equal([pixels(row[name]) for row in read(reader_of(table), {name: shaped(8, 8)}).rows], GREY)
+    write_jsonl(tmp_path / "a.jsonl", [{"x": image.tolist()} for image in GREY])
+    for name, form in [("x", "parquet"), ("flat", "parquet"), ("x", "jsonl")]:
+        rows = read(source(form, tmp_path / f"a.{form}"), {name: shaped(8, 8)}).rows
+        assert np.array_equal([pixels(row[name]) for row in rows], GREY)
     with raises(SourceError, "'x'", "a list", "`shape: [height, width]`"):
-        read(reader_of(tables[0]), {"x": IMAGE})
+        read(source("parquet", tmp_path / "a.parquet"), {"x": IMAGE})
 
 
 def opened(data: bytes, **options: Any) -> Any:
@@ -183,12 +174,12 @@ def test_a_header_is_checked_before_anything_is_allocated() -> None:
 
 def test_arrays_beside_photos_are_no_rows(tmp_path: Path) -> None:
     (tmp_path / "a.npy").write_bytes(npy(RGB))
-    source = reader_of(ImageFolder(format="image_folder", path=str(tmp_path)))
-    assert source.plan(FILES, {"image": IMAGE}, 1 << 20).rows == 1
+    folder = source("image_folder", tmp_path)
+    assert folder.plan(FILES, {"image": IMAGE}, 1 << 20).rows == 1
     Image.fromarray(RGB).save(tmp_path / "a.png")
-    plan = source.plan(FILES, {"image": IMAGE}, 1 << 20)
+    plan = folder.plan(FILES, {"image": IMAGE}, 1 << 20)
     assert (plan.rows, [file.path for file in plan.inputs]) == (1, ["a.png"])
-    assert [file.path for file in source.list_inputs(FILES, {"image": IMAGE})] == ["a.png"]
+    assert [file.path for file in folder.list_inputs(FILES, {"image": IMAGE})] == ["a.png"]
 
 
 @pytest.mark.parametrize(("options", "facts"), [
@@ -202,11 +193,9 @@ def test_a_wrong_shape_is_refused(options: dict[str, Any], facts: tuple[str, ...
 
 
 def test_a_shape_of_files_is_refused() -> None:
-    text = (
-        "name: a\nsource: {format: image_folder, path: x}\nfeatures: {image: {kind: image, size: 8, shape: [8, 8]}}\n"
-    )
+    features = "features: {image: {kind: image, size: 8, shape: [8, 8]}}\n"
     with raises(SpecError, "features.image.shape", "`image_folder`"):
-        parse_spec(text)
+        parse_spec(f"name: a\nsource: {{format: image_folder, path: x}}\n{features}")
 
 
 def written(path: Path) -> Any:
@@ -256,21 +245,18 @@ def test_init_reads_floats_in_columns_and_lists(tmp_path: Path) -> None:
     columns = written(write_columns(tmp_path / "a.csv", [f"pixel{n}" for n in range(64)], FLOATS))
     pq.write_table(pa.table({"image": FLOATS.tolist(), "embedding": FLOATS.tolist()}), tmp_path / "a.parquet")
     lists = written(tmp_path / "a.parquet").features
-    assert [columns.features["image"].kind, lists["image"].kind, lists["embedding"].kind] == [
-        "image",
-        "image",
-        "numbers",
-    ]
+    kinds = [each.kind for each in (columns.features["image"], lists["image"], lists["embedding"])]
+    assert kinds == ["image", "image", "numbers"]
 
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_init_reads_names_that_count_as_a_header(tmp_path: Path, first: int) -> None:
     spec = written(write_columns(tmp_path / "a.csv", [str(first + n) for n in range(64)]))
-    [source], image = spec.source, spec.features["image"]
-    assert (source.header, image.column, image.shape) == (True, "*", (8, 8))
+    image = spec.features["image"]
+    assert ([each.header for each in spec.source], image.column, image.shape) == ([True], "*", (8, 8))
 
 
 def test_init_divides_tables_by_the_ends_of_their_names(tmp_path: Path) -> None:
     for name in ("mnist_train", "mnist_test"):
         write_columns(tmp_path / f"{name}.csv", [f"pixel{n}" for n in range(64)])
-    assert [source.split for source in written(tmp_path).source] == ["train", "test"]
+    assert [each.split for each in written(tmp_path).source] == ["train", "test"]

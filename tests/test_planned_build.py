@@ -38,19 +38,15 @@ def planned_of(tmp_path: Path) -> Any:
     return make
 
 
-def test_images_that_are_measured(planned_of: Any) -> None:
+def test_images_that_are_measured_and_what_an_analyzer_needs(planned_of: Any) -> None:
     planned = planned_of(*FEATURES)
-    assert list(planned.images()) == ["small", "measured"]
-    assert list(planned.measured_images()) == ["measured"]
+    assert (list(planned.images()), list(planned.measured_images())) == (["small", "measured"], ["measured"])
+    assert planned.analyzed == {"text", "kind", "price"}
 
 
 @pytest.mark.parametrize(("features", "rows"), [(("text", "small"), IMAGE_BATCH), (("text", "kind"), ROW_BATCH)])
 def test_the_rows_of_a_batch_are_a_constant(planned_of: Any, features: tuple[str, ...], rows: int) -> None:
     assert planned_of(*features).batch_rows() == rows
-
-
-def test_the_analysis_reads_what_an_analyzer_needs(planned_of: Any) -> None:
-    assert planned_of(*FEATURES).analyzed == {"text", "kind", "price"}
 
 
 @pytest.mark.parametrize(

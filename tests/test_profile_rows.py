@@ -31,22 +31,16 @@ def one(
     return profile_of(context, pa.table({"x": column}), {} if stored is None else {"x": stored}, known)[name]
 
 
-def test_numbers_are_those_of_the_source() -> None:
+def test_numbers_and_their_lists_are_those_of_the_source_and_many_are_counted_coarser() -> None:
     column = pa.array([1.0, float("nan"), 1.0, 3.0], pa.float32())
     profile = one(Number(kind="number", optional=True), column, tf.constant([0.0, 9.0, 0.0, 5.0]))
     assert profile.histogram is not None
     assert (profile.rows, profile.missing, profile.histogram.counts.tolist()) == (ROWS, 1, [2, 1])
     assert profile.histogram.at([0, 2]) == [1.0, 3.0]
-
-
-def test_numbers_in_lists() -> None:
     column = pa.array([[1.0, 2.0], [], [2.0], [2.0]], pa.list_(pa.float32()))
     profile = one(Numbers(kind="numbers"), column, None)
     assert profile.histogram is not None
     assert (profile.missing, profile.histogram.counts.tolist()) == (1, [1, 3])
-
-
-def test_many_values_are_counted_coarser() -> None:
     values = np.random.default_rng(1).normal(size=5000).astype(np.float32)
     histogram = one(Number(kind="number"), values, None).histogram
     assert histogram is not None
@@ -71,12 +65,9 @@ def test_names(feature: Feature, stored: tf.Tensor, missing: int, unknown: int) 
     assert sum(profile.ids.values()) == ROWS
 
 
-def test_a_label_knows_all_names() -> None:
+def test_a_label_knows_all_names_and_lists_are_counted_alike() -> None:
     profile = one(Category(kind="category"), NAMES, ids(0, 0, 1, 0), is_label=True)
     assert (profile.missing, profile.unknown) == (0, 0)
-
-
-def test_lists_of_names() -> None:
     column = pa.array([[b"a", b"b"], [], [b"rare"], [b"a"]], pa.list_(pa.binary()))
     stored = tf.RaggedTensor.from_row_lengths(ids(2, 3, 1, 2), [2, 0, 1, 1])
     found = one(Categories(kind="categories", oov_buckets=1), column, stored)

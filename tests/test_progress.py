@@ -29,8 +29,12 @@ def test_a_file_is_written_at_most_every_third_of_a_second(tmp_path: Path) -> No
     assert seen == [1, 1, 3, 3, 5]
 
 
-def test_a_repeated_step_counts_once(tmp_path: Path) -> None:
-    reader = ProgressReader(LocalStore(str(tmp_path)))
+def test_a_repeated_step_counts_once_and_keeps_counting(tmp_path: Path) -> None:
+    step, reader = Progress(LocalStore(str(tmp_path)), "chunk"), ProgressReader(LocalStore(str(tmp_path)))
+    for total in (1, 2, 3):
+        step.add(read=1)
+        step.write()
+        assert reader.read() == {"read": total}
     for count in (5, 3):
         again = Progress(LocalStore(str(tmp_path)), "chunk")
         again.add(read=count)
@@ -38,18 +42,7 @@ def test_a_repeated_step_counts_once(tmp_path: Path) -> None:
         assert reader.read() == {"read": count}
 
 
-def test_files_on_their_way_are_not_read(tmp_path: Path) -> None:
+def test_files_on_their_way_and_of_a_build_that_is_over_are_not_read(tmp_path: Path) -> None:
     (tmp_path / "chunk.json.0123abcd").write_text('{"rea')
-    assert ProgressReader(LocalStore(str(tmp_path))).read() == {}
-
-
-def test_a_step_keeps_counting_for_one_who_looks_again(tmp_path: Path) -> None:
-    step, reader = Progress(LocalStore(str(tmp_path)), "chunk"), ProgressReader(LocalStore(str(tmp_path)))
-    for total in (1, 2, 3):
-        step.add(read=1)
-        step.write()
-        assert reader.read() == {"read": total}
-
-
-def test_a_build_that_is_over_has_no_counters(tmp_path: Path) -> None:
-    assert ProgressReader(LocalStore(str(tmp_path / "gone"))).read() == {}
+    for folder in (tmp_path, tmp_path / "gone"):
+        assert ProgressReader(LocalStore(str(folder))).read() == {}

@@ -1,6 +1,5 @@
 """The comparison of raw rows with their records: on a version of a real build."""
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from recordmill.pipeline.spec.model import Spec, parse_spec
 from recordmill.pipeline.verify.parity import with_parity
 from recordmill.pipeline.verify.verify import verify
 from tests import published
+from tests.tables import write_jsonl
 
 ROWS = 60
 SPEC = """
@@ -42,19 +42,12 @@ def write_rows(folder: Path) -> None:
     random = np.random.default_rng(1)
     for number in range(5):
         Image.fromarray(random.integers(0, 256, (9, 11, 3), np.uint8)).save(folder / f"{number}.png")
-    rows = [
-        {
-            "id": f"row-{row}",
-            "image": f"{row % 5}.png",
-            "text": " ".join(["red", "green", "blue"][: row % 4]),
-            "price": row / 7,
-            "levels": [row / 3] * (row % 3),
-            "label": "ab"[row % 2],
-        }
-        for row in range(ROWS)
-    ]
-    rows[7]["price"] = "none"  # a reject
-    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rows: list[dict[str, object]] = []
+    for row in range(ROWS):
+        text, price = " ".join(["red", "green", "blue"][: row % 4]), row / 7 if row != 7 else "none"  # a reject
+        rest = {"text": text, "price": price, "levels": [row / 3] * (row % 3), "label": "ab"[row % 2]}
+        rows.append({"id": f"row-{row}", "image": f"{row % 5}.png", **rest})
+    write_jsonl(folder / "rows.jsonl", rows)
 
 
 @pytest.fixture(scope="module")

@@ -52,16 +52,13 @@ def test_many_are_under_way_before_the_first_has_come() -> None:
     ahead.close()
 
 
-def test_an_error_comes_where_it_is_asked_for() -> None:
+def test_an_error_comes_where_it_is_asked_for_and_what_was_passed_over_is_let_go() -> None:
     ahead = ReadAhead(Reads(), [("a",), ("damaged",), ("b",)])
     assert ahead("a") == b"a"
     with raises(OSError, "damaged"):
         ahead("damaged")
     assert ahead("b") == b"b"
     ahead.close()
-
-
-def test_what_was_passed_over_is_let_go() -> None:
     ahead = ReadAhead(Reads(), NAMES)
     ahead(*NAMES[5])
     ahead.close()

@@ -68,16 +68,12 @@ def test_skip_loses_exactly_that_record(
     assert given.element_spec[1].shape == (None,)
 
 
-def test_what_was_left_out_is_counted(folder: Path) -> None:
+def test_what_was_left_out_is_counted_and_too_many_are_an_error(folder: Path) -> None:
     dataset = damage(folder, 1, 40)
     for workers in (0, 2):
         batches = dataset.training_input(batch_size=5, on_error="skip", epochs=3, workers=workers).as_numpy()
         rows = [len(label) for _, label in batches]
         assert (sum(rows), batches.skipped) == (27, 3)
-
-
-def test_too_many_are_an_error(folder: Path) -> None:
-    dataset = damage(folder, 1, 40)
     given = dataset.training_input(batch_size=5, on_error="skip", max_skipped=1, epochs=3)
     with raises(DamagedRecordError, "max_skipped=1", "build again"):
         list(given.as_numpy())

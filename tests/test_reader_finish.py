@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from unittest.mock import MagicMock
 
 import ml_dtypes
 import numpy as np
@@ -79,19 +80,15 @@ def test_the_dtype_of_images(dtype: str, described: str) -> None:
 
 @pytest.mark.usefixtures("_opencv")
 def test_bfloat16_of_images_of_their_own_sizes() -> None:
-    stored = columns(
-        {"x": {**IMAGE, "encoding": "png"}}, {"x": [encoded(PIXELS[0], "png"), encoded(PIXELS[0][:, :1].copy(), "png")]}
-    )
+    images = [encoded(pixels, "png") for pixels in (PIXELS[0], PIXELS[0][:, :1].copy())]
+    stored = columns({"x": {**IMAGE, "encoding": "png"}}, {"x": images})
     features = {"x": {**IMAGE, "encoding": "png", "shape": [None, None, 3]}}
     exact, rounded = (finished(features, stored, FinishOptions(dtype=dtype))["x"] for dtype in ("float32", "bfloat16"))
     np.testing.assert_array_equal(rounded, exact.astype(ml_dtypes.bfloat16))
 
 
 def test_without_its_package_bfloat16_is_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(name: str) -> None:
-        raise ModuleNotFoundError(name)
-
-    monkeypatch.setattr(array.importlib, "import_module", nothing)
+    monkeypatch.setattr(array.importlib, "import_module", MagicMock(side_effect=ModuleNotFoundError))
     with pytest.raises(DatasetError, match="pip install ml_dtypes"):
         finished({"x": {**IMAGE, "encoding": "raw"}}, {"x": []}, FinishOptions(dtype="bfloat16"))
 

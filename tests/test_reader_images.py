@@ -175,13 +175,11 @@ SIDES = st.integers(0, 400) | st.sampled_from([1, 2, 16_000])
 SIZES = st.tuples(st.integers(1, 90), st.integers(1, 90))
 
 
+WAYS = st.sampled_from(["pad", "crop", "stretch", "none", "crop to", "scale to"])
+
+
 @settings(max_examples=40, deadline=None)
-@given(
-    sides=st.tuples(SIDES, SIDES),
-    size=SIZES,
-    shorter=st.integers(90, 500),
-    way=st.sampled_from(["pad", "crop", "stretch", "none", "crop to", "scale to"]),
-)
+@given(sides=st.tuples(SIDES, SIDES), size=SIZES, shorter=st.integers(90, 500), way=WAYS)
 def test_a_image_goes_where_the_graph_puts_it(
     sides: tuple[int, int], size: tuple[int, int], shorter: int, way: str
 ) -> None:
@@ -227,9 +225,8 @@ def test_without_opencv_too(method: str) -> None:
 
 def description(store: str, shape: list[int | None], dtype: str = "float32", **keys: Any) -> ImageDescription:
     scale = {"offset": [0.5] * shape[2], "scale": [1 / 57] * shape[2]}
-    return ImageDescription.from_json(
-        {"stored": "bytes", "encoding": store, "shape": shape, "dtype": dtype, **scale, **keys}
-    )
+    given = {"stored": "bytes", "encoding": store, "shape": shape, "dtype": dtype, **scale, **keys}
+    return ImageDescription.from_json(given)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
@@ -254,14 +251,10 @@ def test_the_channels_change_places_after_augmentations(store: str, dtype: str) 
     changes, parameters = (Grayscale(), RandomErasing(1, (0.4, 0.4), fill=(250, 20, 3))), np.full((1, 7), 0.5)
     augment = Augment(changes, changes[1].draw(parameters))
     for changed in (augment, None):
-        rgb, bgr = (
-            ImageReader("x", description(store, [18, 27, 3], "float32", channel_order=order), dtype, changed).images(
-                data
-            )
-            for order in ("rgb", "bgr")
-        )
-        assert (rgb[""] != bgr[""]).any()
-        np.testing.assert_array_equal(bgr[""], rgb[""][..., ::-1])
+        both = [description(store, [18, 27, 3], "float32", channel_order=order) for order in ("rgb", "bgr")]
+        rgb, bgr = (ImageReader("x", each, dtype, changed).images(data)[""] for each in both)
+        assert (rgb != bgr).any()
+        np.testing.assert_array_equal(bgr, rgb[..., ::-1])
 
 
 def test_images_that_an_augmentation_brings_to_one_size_may_be_missing() -> None:

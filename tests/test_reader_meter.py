@@ -74,10 +74,7 @@ def test_time_begins_with_the_first_batch() -> None:
     assert (last.seconds, last.batches, last.rows, last.waited) == (20, 5, 40, 5)
     assert (last.rows_per_second, last.waited_share) == (2, 0.25)
     assert batches.meter.batches == 6
-
-
-def test_a_meter_that_has_counted_nothing_tells_so() -> None:
-    assert_names(Meter().figures().line(0), "step 0", "0 rows/s", "0 %")
+    assert_names(Meter().figures().line(0), "step 0", "0 rows/s", "0 %")  # nothing was counted
 
 
 def test_waiting_for_the_end_is_counted_and_the_end_comes_out() -> None:
@@ -104,24 +101,16 @@ def test_lines_come_every_few_seconds_and_tell_of_these() -> None:
     assert lines[0].startswith("step 60")
     for line in lines:
         assert_names(line, " · 800 rows/s · ", "1 %", "decoding (75 %)")
-
-
-def test_steps_and_rates_have_separators_of_thousands() -> None:
     batches = Batches(11, wait=0.0, work=0.001)
     batches.step = 1_199_990
     list(batches)
     assert batches.meter.figures().line(batches.step).startswith("step 1,200,001 · 7,273 rows/s · ")
 
 
-def test_on_a_terminal_a_line_replaces_the_one_before() -> None:
-    out = Terminal()
+def test_on_a_terminal_a_line_replaces_the_one_before_and_none_is_left_open() -> None:
+    out, line = Terminal(), r" · 8 rows/s · [^\r\n]*\x1b\[K"
     list(with_progress(Batches(30, wait=0.0, work=1.0), every=10, out=out))
-    assert re.fullmatch(
-        r"\rstep 111 · 8 rows/s · [^\r\n]*\x1b\[K\rstep 121 · 8 rows/s · [^\r\n]*\x1b\[K\n", out.getvalue()
-    )
-
-
-def test_no_line_is_left_open_when_the_loop_is_left() -> None:
+    assert re.fullmatch(rf"\rstep 111{line}\rstep 121{line}\n", out.getvalue())
     out = Terminal()
     batches = with_progress(Batches(100, wait=0.0, work=1.0), every=10, out=out)
     for _ in range(20):
@@ -154,11 +143,6 @@ def test_stages_are_timed_and_counts_taken_once() -> None:
     totals = counters.totals()
     assert totals["reading"] >= 0.05
     assert 0 < totals["parsing"]
+    assert pickle.loads(pickle.dumps(counters)).totals() == {}, "they begin anew in another process"
     assert counters.take() == totals
     assert counters.take() == {}
-
-
-def test_counters_begin_anew_in_another_process() -> None:
-    counters = Counters()
-    counters.add({"skipped": 3})
-    assert pickle.loads(pickle.dumps(counters)).totals() == {}

@@ -28,16 +28,9 @@ def keys(given: Input) -> list[list[int]]:
     return [[int(key[4:]) for key in features["key"]] for features, _ in given.as_numpy()]
 
 
-@pytest.mark.parametrize(("weights", "expected"), [
-    ([1, 1], [1, 1]),
-    ([0.7, 0.3], [7, 3]),
-    ([3, 1, 4], [3, 1, 4]),
-    ([1, 10**7], [1, 10000]),
-    ([1 / 3, 2 / 3], [1, 2]),
-    (np.float32([0.75, 0.25]), [3, 1]),
-])  # fmt: skip
-def test_weights_become_whole_numbers(weights: list[float], expected: list[int]) -> None:
-    assert quotas(weights) == expected
+def test_weights_become_whole_numbers() -> None:
+    weights = [1, 1], [0.7, 0.3], [3, 1, 4], [1, 10**7], [1 / 3, 2 / 3], np.float32([0.75, 0.25])
+    assert [*map(quotas, weights)] == [[1, 1], [7, 3], [3, 1, 4], [1, 10000], [1, 2], [3, 1]]
 
 
 def test_every_block_has_exact_shares_and_no_record_twice() -> None:
@@ -80,16 +73,11 @@ def test_a_mixture_goes_on_where_it_stopped(dataset: Dataset) -> None:
         mix(inputs(dataset), [1, 1], epochs=3, seed=5).resume(state)
 
 
-def test_hosts_and_workers_share_a_mixture(dataset: Dataset) -> None:
+def test_hosts_and_workers_share_a_mixture_and_it_is_tf_data_too(dataset: Dataset) -> None:
     whole = keys(mix(inputs(dataset), [2, 1], epochs=2))
-    parts = [
-        keys(mix(inputs(dataset, batch_size=2, host_index=host, host_count=2), [2, 1], epochs=2, workers=host))
-        for host in range(2)
-    ]
+    of_hosts = [inputs(dataset, batch_size=2, host_index=host, host_count=2) for host in range(2)]
+    parts = [keys(mix(both, [2, 1], epochs=2, workers=host)) for host, both in enumerate(of_hosts)]
     assert [[*first, *second] for first, second in zip(*parts, strict=True)] == whole
-
-
-def test_a_mixture_is_tf_data_too(dataset: Dataset) -> None:
     both = mix(inputs(dataset), [2, 1], epochs=2)
     batches = both.as_tf_data()
     assert batches.cardinality() == 6
@@ -113,13 +101,10 @@ def test_what_does_not_fit_is_refused(
         mix([first, dataset.training_input(**{**common, **second})], weights)
 
 
-@pytest.mark.parametrize("options", [{"epochs": 0}, {"start_step": -1}, {"threads": 0}, {"workers": -1}], ids=str)
-def test_a_mixture_refuses_what_an_input_refuses(options: dict[str, int], dataset: Dataset) -> None:
-    with raises(DatasetError, next(iter(options)), f"got {next(iter(options.values()))}"):
-        mix(inputs(dataset), [1, 1], **options)  # type: ignore[arg-type]
-
-
-def test_an_evaluation_with_weights_is_not_mixed(dataset: Dataset) -> None:
+def test_a_mixture_refuses_what_an_input_refuses_and_an_evaluation_with_weights(dataset: Dataset) -> None:
+    for option, value in (("epochs", 0), ("start_step", -1), ("threads", 0), ("workers", -1)):
+        with raises(DatasetError, option, f"got {value}"):
+            mix(inputs(dataset), [1, 1], **{option: value})  # type: ignore[arg-type]
     padded = dataset.evaluation_input("train", batch_size=4, features=FEATURES, pad=True)
     with raises(DatasetError, "mix", "pad=True"):
         mix([padded, padded], [1, 1])

@@ -140,15 +140,14 @@ def test_an_evaluation_keeps_the_order_and_the_slice(split: str, dataset: Datase
     given = dataset.evaluation_input(split, batch_size=2, with_key=True)
     assert keys(given.as_tf_data(native=True)) == keys(given.as_tf_data())
     assert given.as_tf_data(native=True).cardinality().numpy() == len(given)
+    alone = dataset.evaluation_input("train", batch_size=5, label=None, features=["price"])
+    assert [list(batch) for batch in alone.as_tf_data(native=True)] == [["price"]] * 2
 
 
 @pytest.mark.parametrize("dtype", [None, "uint8"])
 def test_channels_are_in_the_order_of_numpy(dtype: str | None, tmp_path: Path) -> None:
-    features = {
-        "image": {**hand_made.image("jpeg"), "channel_order": "bgr"},
-        "category": hand_made.FEATURES["category"],
-    }
-    hand_made.write_dataset(tmp_path, features)
+    image = {**hand_made.image("jpeg"), "channel_order": "bgr"}
+    hand_made.write_dataset(tmp_path, {"image": image, "category": hand_made.FEATURES["category"]})
     given = open_dataset(tmp_path).evaluation_input("train", batch_size=10, dtype=dtype)
     (native, _), (ours, _) = next(iter(given.as_tf_data(native=True))), next(given.as_numpy())
     np.testing.assert_array_equal(native["image"], ours["image"])
@@ -158,19 +157,13 @@ def test_channels_are_in_the_order_of_numpy(dtype: str | None, tmp_path: Path) -
 @pytest.mark.parametrize("hosts", [2, 3])
 def test_hosts_have_parts_of_their_own_and_as_many_batches(hosts: int, dataset: Dataset) -> None:
     def host(index: int) -> list[bytes]:
-        given = dataset.training_input(
-            "train+validation", batch_size=2, host_index=index, host_count=hosts, with_key=True
-        )
+        options = {"host_index": index, "host_count": hosts, "with_key": True}
+        given = dataset.training_input("train+validation", batch_size=2, **options)
         return keys(given.as_tf_data(native=True))
 
     found = [host(index) for index in range(hosts)]
     assert {len(part) for part in found} == {15 // (2 * hosts) * 2}
     assert len(set().union(*found)) == sum(map(len, found))
-
-
-def test_a_dataset_without_a_label_gives_features_alone(dataset: Dataset) -> None:
-    given = dataset.evaluation_input("train", batch_size=5, label=None, features=["price"])
-    assert [list(batch) for batch in given.as_tf_data(native=True)] == [["price"]] * 2
 
 
 @pytest.mark.parametrize(("options", "name", "remedy"), [

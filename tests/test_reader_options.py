@@ -48,9 +48,6 @@ def test_an_option_of_another_name_is_refused(
 ) -> None:
     with raises(TypeError, method, *facts):
         getattr(dataset, method)("train", **options)
-
-
-def test_an_evaluation_names_its_split(dataset: Dataset) -> None:
     with raises(TypeError, "split"):
         dataset.evaluation_input(batch_size=2)
 

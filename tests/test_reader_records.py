@@ -156,9 +156,6 @@ def test_an_index_of_nonsense(both: list[ShardFile], change: Callable[[bytes], b
     with raises(RowError, *facts) as error:
         read(Records(both), [3, 1])
     assert error.value.row == 1
-
-
-def test_sizes_of_an_index_of_nonsense(both: list[ShardFile]) -> None:
     put(both[0].index, offsets(0, 20, 10, 55))
     with raises(RowError, both[0].index, "20 to 10"):
         Records(both).sizes(np.array([3, 1]))
@@ -189,11 +186,8 @@ def test_a_missing_or_short_file_that_was_not_checked(both: list[ShardFile], par
     put(path, lambda _: None)
     with raises(DatasetError, path, "missing"):
         read(Records(both), [0, 2])
-
-
-def test_verify_names_a_missing_shard(both: list[ShardFile]) -> None:
     put(both[3].file, lambda _: None)
-    with raises(DatasetError, both[3].file, "missing"):
+    with raises(DatasetError, both[3].file if part == "index" else path, "missing"):
         Records(both).verify()
 
 

@@ -63,16 +63,10 @@ def memory(output: Path) -> Iterator[Memory]:
 def check_reads_as(local: Dataset, remote: Dataset) -> None:
     """Compares what two datasets know and give."""
     assert remote.manifest == local.manifest
-    assert [remote.vocabulary(name) for name in ("text", "colour")] == [
-        ["", "[UNK]", *hand_made.WORDS],
-        ["[UNK]", *hand_made.COLOURS],
-    ]
-    for options in (
-        {"shuffle": "global", "verify": True},
-        {"shuffle": "blocks"},
-        {"shuffle": "none"},
-        {"balance": True},
-    ):
+    assert remote.vocabulary("text") == ["", "[UNK]", *hand_made.WORDS]
+    assert remote.vocabulary("colour") == ["[UNK]", *hand_made.COLOURS]
+    orders = [{"shuffle": order} for order in ("blocks", "none")]
+    for options in ({"shuffle": "global", "verify": True}, {"balance": True}, *orders):
         mine, other = (one.training_input(batch_size=3, seed=1, epochs=2, **options) for one in (local, remote))
         assert_equal(tuple(other), tuple(mine))
     mine, other = (one.evaluation_input("validation", batch_size=2) for one in (local, remote))
@@ -193,9 +187,8 @@ def epoch(records: Records, threads: int = 2, batch: int = 50) -> None:
     """Reads all records in the order of blocks, and compares them."""
     order = Lanes(RECORDS, 1, RECORDS // BLOCK << 20, lanes=GROUP)(0, np.arange(RECORDS))
     with ThreadPoolExecutor(threads) as pool:
-        for numbers, read in zip(
-            order.reshape(-1, batch), pool.map(records.read, order.reshape(-1, batch)), strict=True
-        ):
+        batches = order.reshape(-1, batch)
+        for numbers, read in zip(batches, pool.map(records.read, batches), strict=True):
             assert [bytes(data) for data in read] == [b"%d" % number * (SIZE // 3) for number in numbers]
 
 
@@ -330,11 +323,8 @@ def put(url: str, output: Path) -> str:
 @pytest.mark.slow
 def test_s3(s3: str, output: Path) -> None:
     check_reads_as(open_dataset(output), open_dataset(s3))
-    for path, remedy in (
-        ("s3://none/hand", "`--output`"),
-        (f"{s3}/none", "`--output`"),
-        (f"{s3}/versions", "`recordmill build"),
-    ):
+    remedies = {"s3://none/hand": "`--output`", f"{s3}/none": "`--output`", f"{s3}/versions": "`recordmill build"}
+    for path, remedy in remedies.items():
         with raises(DatasetError, path, remedy):
             open_dataset(path)
     with raises(DatasetError, s3, "'v9'", hand_made.VERSION):

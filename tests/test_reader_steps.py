@@ -35,6 +35,8 @@ def test_fewer_hosts_of_larger_batches_read_the_same() -> None:
         return [p for host in range(hosts) for p in Steps(100, batch, host, hosts).positions(step).tolist()]
 
     assert [global_batch(step, 2, 6) for step in range(8)] == [global_batch(step, 4, 3) for step in range(8)]
+    all_of_them = Steps(3, 10**15, drop_remainder=False)  # takes memory for these alone
+    assert all_of_them.positions(0).tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -45,18 +47,11 @@ def test_records_are_counted_over_epochs(drop: bool, step: int, records: int) ->
     assert Steps(0, 3, drop_remainder=drop).consumed(step) == 0
 
 
-def test_a_batch_that_holds_all_records_takes_memory_for_these_alone() -> None:
-    assert Steps(3, 10**15, drop_remainder=False).positions(0).tolist() == [0, 1, 2]
-
-
-def test_each_iteration_is_the_next_epoch() -> None:
+def test_each_iteration_is_the_next_epoch_and_a_resumed_one_its_rest() -> None:
     passes = Passes(4, None, 0)
     assert [list(passes.begin()) for _ in range(3)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
     passes.set_epoch(1)
     assert list(passes.begin()) == [4, 5, 6, 7]
-
-
-def test_a_resumed_epoch_is_its_rest() -> None:
     passes = Passes(4, None, 6)
     assert [list(passes.begin()) for _ in range(2)] == [[6, 7], [8, 9, 10, 11]]
     passes.set_epoch(1)
@@ -83,8 +78,7 @@ def test_more_epochs_than_a_range_counts_are_as_good_as_no_end() -> None:
 @pytest.mark.parametrize("epochs", [None, 3, -1])
 def test_no_steps_give_nothing(epochs: int | None) -> None:
     passes = Passes(0, epochs, 0)
-    assert list(passes.begin()) == []
-    assert passes.steps == 0
+    assert (list(passes.begin()), passes.steps) == ([], 0)
 
 
 SPLITS = {"train": 10, "test": 3, "empty": 0}
@@ -131,10 +125,6 @@ FACTS = {"dataset": "a", "version": "v1", "global_batch_size": 8}
 STATE = {"format": 1, **FACTS, "step": 12, "epoch": 2, "records": 96}
 
 
-def test_a_state_knows_its_step() -> None:
-    assert step_of(STATE, FACTS) == 12
-
-
 @pytest.mark.parametrize(("change", "facts"), [
     ({"version": "v2"}, ("version: 'v2'", "'v1'", "open_dataset(PATH, VERSION)")),
     ({"global_batch_size": 16}, ("global batch size: 16", "8", "batch_size times")),
@@ -143,6 +133,7 @@ def test_a_state_knows_its_step() -> None:
     ({"step": -1}, ("-1", "`state()`")),
 ])  # fmt: skip
 def test_another_state_is_refused(change: dict[str, object], facts: tuple[str, ...]) -> None:
+    assert step_of(STATE, FACTS) == 12
     with raises(DatasetError, *facts):
         step_of({**STATE, **change}, FACTS)
     for state in (None, 12, {}, "12"):

@@ -40,14 +40,14 @@ def test_padded_rows_are_their_values_and_the_padding(lists: list[list[int]], wi
 @given(lists=LISTS, width=st.integers(0, 11))
 def test_cut_rows_keep_their_first_values(lists: list[list[int]], width: int) -> None:
     found = cut(ragged(lists), width)
-    assert [row.tolist() for row in np.split(found.values, found.splits[1:-1])][: len(lists)] == [
-        row[:width] for row in lists
-    ]
+    rows = [row.tolist() for row in np.split(found.values, found.splits[1:-1])]
+    assert rows[: len(lists)] == [row[:width] for row in lists]
 
 
 def test_values_of_a_shape_of_their_own_are_padded_with_zeros() -> None:
     rows = Ragged(np.arange(12).reshape(3, 2, 2), np.array([0, 1, 1, 3]))
     assert padded(rows, 2, 0, np.empty)[:, 0].tolist() == [[[0, 1], [2, 3]], [[0, 0], [0, 0]], [[4, 5], [6, 7]]]
+    assert padded(Ragged(np.zeros((1, 0), np.int64), np.array([0, 0, 0, 1])), 2, 0, np.empty).shape == (3, 2, 0)
 
 
 @pytest.mark.parametrize(
@@ -60,10 +60,6 @@ def test_how_long_rows_are(max_length: int | None, text_length: Any, width: int)
     assert list(found) == ["", "length", "mask"]
     assert found[""].tolist() == [(row + [0] * width)[:width] for row in lists]
     assert (found["mask"].dtype, found["mask"].tolist()) == (bool, (found[""] > 0).tolist())
-
-
-def test_values_of_no_numbers_are_padded() -> None:
-    assert padded(Ragged(np.zeros((1, 0), np.int64), np.array([0, 0, 0, 1])), 2, 0, np.empty).shape == (3, 2, 0)
 
 
 @pytest.mark.parametrize(("length", "values"), [(None, [1, 2, 3, 4]), ("longest", [1, 2, 3, 4]), (2, [1, 2, 4])])
@@ -88,11 +84,8 @@ def test_packing_is_first_fit_decreasing() -> None:
 @given(lists=LISTS, width=st.integers(1, 11))
 def test_packing_loses_nothing_and_fills_rows(lists: list[list[int]], width: int) -> None:
     found = ready(lists, {"padding_id": -1, "max_length": width}, text="packed")
-    unpacked = [
-        row[segments == segment].tolist()
-        for row, segments in zip(found[""], found["segments"], strict=True)
-        for segment in range(1, segments.max(initial=0) + 1)
-    ]
+    rows = [*zip(found[""], found["segments"], strict=True)]
+    unpacked = [row[of == each].tolist() for row, of in rows for each in range(1, of.max(initial=0) + 1)]
     assert sorted(unpacked) == sorted(row[:width] for row in lists if row)
     assert ((found[""] == -1) == (found["segments"] == 0)).all()
     free = (found["segments"] == 0).sum(1)
@@ -115,11 +108,6 @@ def test_invalid_bytes_of_ids_are_an_error() -> None:
     assert raised.value.row == 1
 
 
-def test_texts_without_a_length_cannot_be_packed() -> None:
-    with raises(ValueError, "'x'", "max_length", "text_length"):
-        ready([[1]], text="packed")
-
-
 @pytest.mark.parametrize(
     ("lengths", "row"), [([[1], [3]], 1), ([[2], [2]], 0), ([[2, -1], [2]], 0), ([[1], []], 1)], ids=str
 )
@@ -133,7 +121,9 @@ def test_rows_that_were_packed_otherwise_are_errors(lengths: list[list[int]], ro
             FinishOptions(), np.empty)  # fmt: skip
 
 
-def test_first_fit_of_nothing_gives_no_rows() -> None:
+def test_first_fit_of_nothing_gives_no_rows_and_needs_a_length() -> None:
+    with raises(ValueError, "'x'", "max_length", "text_length"):
+        ready([[1]], text="packed")
     for lists in ([], [[], []]):
         ids, lengths = first_fit(ragged(lists), 3)
         assert (len(ids.values), ids.splits.tolist(), lengths.splits.tolist()) == (0, [0], [0])

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import psutil
@@ -268,15 +269,11 @@ def test_threads_replace_impossible_processes() -> None:
     with raises(DatasetError, "worker processes", "workers=0"):
         list(in_processes(unpicklable, iter(range(3)), 2, threads=1))
     assert list(in_processes(unpicklable, iter(range(3)), 2, threads=1, may_stay=True)) == [(0, 0), (1, 1), (2, 2)]
-    with constants(worker_module.subprocess, Popen=refuse):
+    with constants(worker_module.subprocess, Popen=MagicMock(side_effect=OSError("no more processes"))):
         here = in_processes(Each("process"), iter(range(3)), 2, threads=1, may_stay=True)
         assert set(dict(here).values()) == {os.getpid()}
         with raises(DatasetError, "no more processes", "workers=0"):
             list(in_processes(Each("process"), iter(range(3)), 2, threads=1))
-
-
-def refuse(*_: object, **__: object) -> None:
-    raise OSError("no more processes")
 
 
 @pytest.mark.parametrize(("decodes", "steps", "free", "wanted"), [
@@ -290,9 +287,8 @@ def refuse(*_: object, **__: object) -> None:
 ])  # fmt: skip
 def test_the_default_number_of_processes(decodes: bool, steps: int, free: int, wanted: int) -> None:
     spec = {"image": ArraySpec((32, 224, 224, 3), "uint8")}
-    source: Any = SimpleNamespace(
-        decodes=decodes, steps_together=1, element_spec=(spec, ArraySpec((32,), "int64")), batch_records=32
-    )
+    element = spec, ArraySpec((32,), "int64")
+    source: Any = SimpleNamespace(decodes=decodes, steps_together=1, element_spec=element, batch_records=32)
     with constants(worker_module, cores=lambda: 16, free_bytes=lambda: free):
         assert default_workers(source, steps) == wanted
     with constants(worker_module, cores=lambda: 1):

@@ -4,12 +4,7 @@ from typing import Any
 
 import pytest
 
-from recordmill.pipeline.build.results.results import (
-    ReconcileError,
-    check_look,
-    check_shards,
-    check_sources,
-)
+from recordmill.pipeline.build.results.results import ReconcileError, check_look, check_shards, check_sources
 from recordmill.pipeline.dataset.counts import Counts, ShardReport
 from recordmill.pipeline.dataset.manifest import Shard
 from tests.messages import raises

@@ -80,9 +80,8 @@ def test_two_clones_give_the_same_bytes(repository: Path, archives: tuple[Path, 
     for file in second.rglob("*.py"):
         os.utime(file, (0, 1_000_000_000))
     files = archive(second, umask=0o077)
-    assert {name: file.read_bytes() for name, file in files.items()} == {
-        file.name: file.read_bytes() for file in archives
-    }
+    there = {file.name: file.read_bytes() for file in archives}
+    assert {name: file.read_bytes() for name, file in files.items()} == there
 
 
 def test_a_changed_checkout_is_no_release(repository: Path, tmp_path: Path) -> None:
@@ -164,10 +163,8 @@ def test_a_script_may_lie_beside_modules_named_as_our_folders(archives: tuple[Pa
         env={**os.environ, "PYTHONPATH": str(tmp_path / "installed")}, timeout=120,
     )  # fmt: skip
     assert done.stderr == ""
-    assert done.stdout.split(maxsplit=1) == [
-        str(tmp_path / "installed/recordmill/__init__.py"),
-        "pipeline transforms (8,)\n",
-    ]
+    installed = str(tmp_path / "installed/recordmill/__init__.py")
+    assert done.stdout.split(maxsplit=1) == [installed, "pipeline transforms (8,)\n"]
 
 
 READ = """
@@ -238,15 +235,12 @@ def test_the_workflows_run_targets_that_exist() -> None:
 
 
 def test_the_version_and_its_date_are_the_same_everywhere() -> None:
-    released = re.findall(r"^## \[([\d.]+)\] - (\S+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    text = (ROOT / "CHANGELOG.md").read_text()
+    assert re.findall(r"^## (.*)$", text, re.MULTILINE)[0] == "[Unreleased]"
+    assert f"{HOME}/releases/tag/v{VERSION}" in text
+    released = re.findall(r"^## \[([\d.]+)\] - (\S+)$", text, re.MULTILINE)
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert released[0] == (citation["version"], citation["date-released"].isoformat())
     assert citation["version"] == VERSION
     assert date.fromisoformat(released[0][1])
     assert citation["repository-code"] == HOME
-
-
-def test_the_changelog_begins_with_unreleased_changes() -> None:
-    text = (ROOT / "CHANGELOG.md").read_text()
-    assert re.findall(r"^## (.*)$", text, re.MULTILINE)[0] == "[Unreleased]"
-    assert f"{HOME}/releases/tag/v{VERSION}" in text

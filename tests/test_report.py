@@ -150,16 +150,13 @@ def test_images_of_rejects_are_shown_where_the_sources_are(tmp_path: Path) -> No
     assert shown_images == [0, 1]
 
 
-def test_nothing_of_the_data_is_markup(page: str) -> None:
+def test_nothing_of_the_data_is_markup_and_the_page_allows_its_own_style_alone(page: str) -> None:
     assert "<script" not in page
     assert not re.search(r"<[^>]*\son\w+=", page)
     assert "http:" not in re.sub(r"<bdi>.*?</bdi>", "", page, flags=re.DOTALL).replace("&#34;", '"').split("<main")[0]
     assert page.count("<style") == 1
     assert "nul\\x00" in page, "control characters are shown"
     assert "\\udcff\\udcfe not utf-8" in page, "bytes beyond UTF-8 are shown"
-
-
-def test_the_page_allows_its_own_style_alone(page: str) -> None:
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
     (style,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
@@ -187,15 +184,10 @@ def test_bins_have_nice_edges_and_hold_every_value() -> None:
     assert len(chart.bars) == len(chart.bins) <= 40
 
 
-@pytest.mark.parametrize(
-    ("values", "bins"),
-    [
-        ([3, 3], ["3"]),
-        ([0, 1, 2, 5], ["0", "1", "2", "3", "4", "5"]),
-        ([-1, 0], ["-1", "0"]),
-        ([0, 100], [f"{start} to {start + 4}" for start in range(0, 101, 5)]),
-    ],
-)
+FIVES = [f"{start} to {start + 4}" for start in range(0, 101, 5)]
+
+
+@pytest.mark.parametrize(("values", "bins"), [([3, 3], ["3"]), ([0, 1, 2, 5], [*"012345"]), ([0, 100], FIVES)])
 def test_bins_of_whole_numbers_cut_none(values: list[float], bins: list[str]) -> None:
     chart = histogram("x", {"train": numbers(*values)}, whole=True)
     assert isinstance(chart, HistogramChart)
@@ -203,35 +195,25 @@ def test_bins_of_whole_numbers_cut_none(values: list[float], bins: list[str]) ->
     assert chart.series[0].total == len(values)
 
 
-def test_missing_values_stand_beside_the_counts() -> None:
-    parts, missing = {"train": numbers(1, 2), "test": numbers(1)}, {"train": 0, "test": 3}
-    chart = histogram("x", parts, whole=True, missing=missing)
+def test_missing_values_stand_beside_the_counts_and_outliers_have_bins_of_their_own() -> None:
+    parts = {"train": numbers(-1, 0), "test": numbers(-1)}
+    chart, complete = (histogram("x", parts, whole=True, missing=of) for of in ({"train": 0, "test": 3}, {}))
     assert chart is not None
-    assert chart.missing == (0, 3)
-    complete = histogram("x", parts, whole=True)
     assert complete is not None
-    assert complete.missing == ()
-
-
-def test_outliers_have_bins_of_their_own() -> None:
+    assert (chart.bins, chart.missing, complete.missing) == (("-1", "0"), (0, 3), ())
     chart = histogram("x", {"train": numbers(*np.linspace(0, 1, 999).tolist(), 1e9)}, whole=False)
     assert chart is not None
     assert chart.bins[-1].endswith("or more")
     assert chart.series[0].total == 1000
-
-
-def test_a_chart_of_nothing_is_none() -> None:
     assert histogram("x", {"train": numbers()}, whole=True) is None
-    assert names("x", "class", {}, []) is None
 
 
 def test_names_stand_by_their_counts() -> None:
     chart = names("x", "class", {"train": [1, 9], "test": [0, 0]}, ["cat", "dog"])
     assert chart is not None
-    assert [(row.name, row.counts, row.lengths) for row in chart.rows] == [
-        ("dog", (9, 0), (100.0, 0.0)),
-        ("cat", (1, 0), (11.1, 0.0)),
-    ]
+    rows = [(row.name, row.counts, row.lengths) for row in chart.rows]
+    assert rows == [("dog", (9, 0), (100.0, 0.0)), ("cat", (1, 0), (11.1, 0.0))]
+    assert names("x", "class", {}, []) is None
 
 
 def test_places_show_what_boxes_cover() -> None:
@@ -242,9 +224,8 @@ def test_places_show_what_boxes_cover() -> None:
 
 
 def test_labels_of_numbers_are_short() -> None:
-    assert [short(number) for number in (0, 1234, 0.1 + 0.2, 2.5e6, -7e9, 3e20)] == [
-        "0", "1,234", "0.3", "2.5M", "-7B", "3e+20",
-    ]  # fmt: skip
+    shown = {0: "0", 1234: "1,234", 0.1 + 0.2: "0.3", 2.5e6: "2.5M", -7e9: "-7B", 3e20: "3e+20"}
+    assert {number: short(number) for number in shown} == shown
 
 
 needs_browser = pytest.mark.skipif(program() is None, reason="there is no Chromium: apt-get install chromium")

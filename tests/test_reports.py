@@ -4,6 +4,7 @@ import errno
 import os
 from contextlib import suppress
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -39,26 +40,18 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_report_comes_back(tmp_path: Path) -> None:
-    write_report(LocalStore(str(tmp_path)), "chunk-000001", REPORT)
-    assert read_report(LocalStore(str(tmp_path)), "chunk-000001") == REPORT
+def test_a_report_comes_back_and_a_repeated_step_leaves_one(tmp_path: Path) -> None:
+    assert (chunk_step(12), shard_step(3)) == ("chunk-000012", "shard-000003")  # they sort
+    for report in ({"records": 3}, REPORT):
+        write_report(LocalStore(str(tmp_path)), "chunk-000001", report)
+        assert read_report(LocalStore(str(tmp_path)), "chunk-000001") == report
+    assert names(tmp_path) == ["chunk-000001.json"]
     assert read_report(LocalStore(str(tmp_path)), "chunk-000002") is None
 
 
-def test_a_repeated_step_leaves_one_report(tmp_path: Path) -> None:
-    for records in (3, 4):
-        write_report(LocalStore(str(tmp_path)), "shard", {"records": records})
-    assert names(tmp_path) == ["shard.json"]
-    assert read_report(LocalStore(str(tmp_path)), "shard") == {"records": 4}
-
-
-def test_no_attempt_has_the_name_of_another() -> None:
-    attempts = {attempt_name("rows") for _ in range(100)}
-    assert len(attempts) == 100
-    assert all(name.startswith("rows.") for name in attempts)
-
-
 def test_a_failed_replacement_leaves_what_was_there(tmp_path: Path) -> None:
+    attempts = {attempt_name("rows") for _ in range(100)}
+    assert len([name for name in attempts if name.startswith("rows.")]) == 100, "none has the name of another"
     (tmp_path / "report").mkdir()
     with raises(OSError, "folder"):
         write_atomically(str(tmp_path / "report"), b"new")
@@ -66,10 +59,8 @@ def test_a_failed_replacement_leaves_what_was_there(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_named_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def is_full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", is_full)
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    monkeypatch.setattr(os, "fsync", MagicMock(side_effect=full))
     with raises(OSError, "No space left", f"'{tmp_path}/report.html'"):
         write_atomically(tmp_path / "report.html", b"new")
     assert names(tmp_path) == []
@@ -80,16 +71,8 @@ def test_rejects_come_back_as_they_were(tmp_path: Path) -> None:
     assert name is not None
     assert name.startswith("chunk-000001.")
     assert list(read_rejects(LocalStore(str(tmp_path)), [name])) == REJECTS
-    assert names(tmp_path) == [name]
-
-
-def test_no_rejects_write_no_file(tmp_path: Path) -> None:
-    assert write_rejects(LocalStore(str(tmp_path)), "chunk-000001", []) is None
-    assert names(tmp_path) == []
-
-
-def test_steps_are_named_so_that_they_sort() -> None:
-    assert (chunk_step(12), shard_step(3)) == ("chunk-000012", "shard-000003")
+    assert write_rejects(LocalStore(str(tmp_path)), "chunk-000002", []) is None
+    assert names(tmp_path) == [name], "no rejects write no file"
 
 
 def test_a_workers_error_comes_to_the_driver(tmp_path: Path) -> None:
@@ -100,9 +83,6 @@ def test_a_workers_error_comes_to_the_driver(tmp_path: Path) -> None:
     with raises(ValueError, "7"), leaving_error(LocalStore(str(tmp_path))):
         raise ValueError("7")  # its text may hold a value of a row
     assert str(left_error(LocalStore(str(tmp_path)))) == "the source is gone"
-
-
-def test_a_workers_error_is_itself_where_the_folder_is_gone(tmp_path: Path) -> None:
     with raises(UserError, "source is gone"), leaving_error(LocalStore(str(tmp_path / "gone"))):
         raise UserError("the source is gone")
 

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
+from unittest.mock import MagicMock
 
 import pytest
 from PIL import Image
@@ -117,12 +118,6 @@ def test_a_file_that_a_killed_worker_wrote_is_no_result(tmp_path: Path) -> None:
     assert os.listdir(Path(again(tmp_path).folder, "digests")) == ["0003.json"]
 
 
-def test_an_analysis_without_its_graph_is_not_kept(tmp_path: Path) -> None:
-    first = work_done(again(tmp_path).folder)
-    (first / "analysis/export.1.tar").unlink()
-    assert again(tmp_path).kept is None
-
-
 @pytest.mark.parametrize(
     ("left", "kept"),
     [
@@ -172,8 +167,11 @@ def test_nothing_is_kept_where_a_reject_is_doubtful(tmp_path: Path, reason: str,
     assert bool(names(Path(found.folder) / "placement")) == is_kept
 
 
-def test_a_plan_of_other_chunks_keeps_nothing(tmp_path: Path) -> None:
-    work_done(again(tmp_path).folder)
+def test_an_analysis_without_its_graph_or_a_plan_of_other_chunks_keeps_nothing(tmp_path: Path) -> None:
+    (work_done(again(tmp_path).folder) / "analysis/export.1.tar").unlink()
+    run = again(tmp_path)
+    assert run.kept is None
+    work_done(run.folder)
     run = again(tmp_path, pieces=PIECES[:2])
     assert (run.kept, names(tmp_path / KEY[:16])) == (None, [f"{Path(run.folder).name}/reports/plan.json"])
 
@@ -229,7 +227,7 @@ def test_where_builds_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         building_folder("out", "work")
 
 
-def test_a_link_is_no_folder_of_builds(tmp_path: Path) -> None:
+def test_a_link_is_no_folder_of_builds_and_folders_of_others_are_left(tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / "docs/run-1").mkdir(parents=True)
     (tmp_path / "out").mkdir()
@@ -237,6 +235,9 @@ def test_a_link_is_no_folder_of_builds(tmp_path: Path) -> None:
     assert builds(str(tmp_path / "out/.building")) == {}
     remove_build(tmp_path / "out/.building")
     assert (home / "docs/run-1").is_dir()
+    (tmp_path / ".building/mine/notes").mkdir(parents=True)
+    remove_build(tmp_path / ".building/mine")
+    assert (tmp_path / ".building/mine/notes").is_dir()
 
 
 def test_no_attempt_works_through_a_link(tmp_path: Path) -> None:
@@ -253,12 +254,6 @@ def test_no_attempt_works_through_a_link(tmp_path: Path) -> None:
     with raises(UserError, "link"):
         again(tmp_path / "building")
     assert os.listdir(victim) == []
-
-
-def test_folders_of_others_are_left(tmp_path: Path) -> None:
-    (tmp_path / ".building/mine/notes").mkdir(parents=True)
-    remove_build(tmp_path / ".building/mine")
-    assert (tmp_path / ".building/mine/notes").is_dir()
 
 
 DISK_FULL = OSError(errno.ENOSPC, "No space left on device")
@@ -332,12 +327,9 @@ def test_a_pass_before_the_job_forgets_no_file_that_was_away(
     monkeypatch.chdir(tmp_path)
     write_inputs(tmp_path / "in", [0, 1, 5, 3, 4, 5, 6, 7], with_images=away.endswith("png"))
 
-    def fail(*_: Any) -> None:
-        raise DISK_FULL
-
     with monkeypatch.context() as patch:
         patch.setattr(BeamFiles, "open", all_but(away))
-        patch.setattr("recordmill.pipeline.build.make_version.run_job", fail)
+        patch.setattr("recordmill.pipeline.build.make_version.run_job", MagicMock(side_effect=DISK_FULL))
         for _ in range(2):
             with raises(DiskError, "No space left on device"):
                 build_of(COMPARED[away])

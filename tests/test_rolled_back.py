@@ -20,8 +20,8 @@ from recordmill.pipeline.versions.listing import list_versions
 from recordmill.pipeline.versions.prune import prune
 from recordmill.pipeline.versions.publishing import GateBreachedError, Published
 from recordmill.pipeline.versions.stores.open_store import open_store
-from tests import emulators
 from tests.messages import assert_names, raises
+from tests.test_publishing import STORES
 
 
 class Output:
@@ -67,11 +67,8 @@ def live_of(output: str) -> str:
 
 @pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.nightly)])
 def output(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    if request.param == "local":
-        yield str(tmp_path / "out")
-    else:
-        with emulators.s3() as url:
-            yield url
+    with STORES[request.param](tmp_path) as url:
+        yield url
 
 
 def test_a_rollback_stays_until_somebody_approves(output: str, tmp_path: Path) -> None:

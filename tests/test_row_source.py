@@ -17,9 +17,7 @@ GIVEN: dict[str, Any] = {"features": ["text", "price"], "text": "ragged", "with_
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    output = tmp_path_factory.mktemp("rows") / "out"
-    write_version(output)
-    return open_dataset(output)
+    return open_dataset(write_version(tmp_path_factory.mktemp("rows") / "out"))
 
 
 @pytest.fixture
@@ -35,11 +33,8 @@ def test_rows_are_those_of_the_evaluation(dataset: Dataset, rows: RowSource) -> 
     [(features, labels)] = dataset.evaluation_input("train", batch_size=len(rows), **GIVEN).as_numpy()
     for number in (0, 3, len(rows) - 1):
         of_row, label = rows[number]
-        assert (of_row["key"], of_row["price"], label) == (
-            features["key"][number],
-            features["price"][number],
-            labels[number],
-        )
+        assert all(of_row[name] == features[name][number] for name in ("key", "price"))
+        assert label == labels[number]
         start, end = features["text"].splits[number : number + 2]
         np.testing.assert_array_equal(of_row["text"], features["text"].values[start:end])
     assert key(rows[-1]) == key(rows[len(rows) - 1])
@@ -59,10 +54,6 @@ def test_a_row_is_found_by_its_key(split: str, dataset: Dataset) -> None:
     assert [rows.number_of(key(rows[number])) for number in range(0, len(rows), 7)] == list(range(0, len(rows), 7))
 
 
-def test_a_key_may_be_as_batches_hold_it(rows: RowSource) -> None:
-    assert rows.number_of(key(rows[9]).encode()) == 9
-
-
 @pytest.mark.parametrize("absent", ["row/200", "row\udcff", "elsewhere"])
 def test_a_key_that_is_not_there_is_named(absent: str, dataset: Dataset, rows: RowSource) -> None:
     wanted = key(dataset.source("test", **GIVEN)[0]) if absent == "elsewhere" else absent
@@ -73,6 +64,7 @@ def test_a_key_that_is_not_there_is_named(absent: str, dataset: Dataset, rows: R
 def test_a_source_goes_to_other_processes(rows: RowSource) -> None:
     again = pickle.loads(pickle.dumps(rows))  # noqa: S301
     assert (key(again[4]), again.number_of(key(rows[9]))) == (key(rows[4]), 9)
+    assert rows.number_of(key(rows[9]).encode()) == 9, "a key as batches hold it"
 
 
 @pytest.mark.parametrize(("option", "value"), [("host_count", 2), ("pad", True), ("on_error", "skip")])

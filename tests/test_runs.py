@@ -135,13 +135,10 @@ def test_init_finds_runs_and_their_side(
     assert [f"'{header[1]}'" in doubt and "`runs: rows`" in doubt for doubt in doubts] == [True] * (size == (30, 30))
 
 
-def test_init_says_that_runs_lack_their_image(tmp_path: Path) -> None:
-    """As `Image_Label` of Understanding Clouds."""
-    path = table(tmp_path / "a", ["Image_Label", "EncodedPixels"], "columns", (30, 30), "{}.png_Fish")
+def test_init_says_that_runs_lack_their_image_or_lie_outside(tmp_path: Path) -> None:
+    """The first is as `Image_Label` of Understanding Clouds."""
+    path = table(tmp_path / "clouds", ["Image_Label", "EncodedPixels"], "columns", (30, 30), "{}.png_Fish")
     assert_names(first_lines(starter(str(path), FILES))[0], "'EncodedPixels'", "column")
-
-
-def test_init_counts_runs_outside_their_image(tmp_path: Path) -> None:
     path = table(tmp_path / "a", ALONE, "rows", (24, 60), "{}")
     path.write_text(path.read_text() + "4,1439 1 1440 2\n")
     assert_names(starter(str(path), FILES), "1 malformed_row", "rle_mask")

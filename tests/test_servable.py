@@ -258,9 +258,8 @@ def test_a_served_model_needs_tensorflow_and_its_own_inputs_alone(dataset: Datas
 
 def test_scores_are_shares_and_as_many_as_wanted(dataset: Dataset) -> None:
     model, raw = of_list(image=IMAGE, text=TEXT), raw_rows()
-    given = servable(model, dataset, activation="softmax", top=2)(
-        image=raw["image"][5:6] * 2, text=["an ant", "nothing known"]
-    )
+    served = servable(model, dataset, activation="softmax", top=2)
+    given = served(image=raw["image"][5:6] * 2, text=["an ant", "nothing known"])
     assert given["classes"].shape == given["scores"].shape == (2, 2)
     assert float(given["scores"].numpy().sum(1).max()) <= 1
     assert given["scores"].numpy()[:, 0].min() >= 1 / 3

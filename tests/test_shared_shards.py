@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -220,10 +220,7 @@ def test_shards_that_both_versions_hold_are_not_compared(output: str) -> None:
 
 
 def test_where_links_are_refused_the_shards_are_copied(local: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuses(*_: Any, **__: Any) -> None:
-        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
-
-    monkeypatch.setattr(os, "link", refuses)
+    monkeypatch.setattr(os, "link", MagicMock(side_effect=OSError(errno.EPERM, os.strerror(errno.EPERM))))
     manifest = publish(str(local), local.parent, "20261123T000000Z-dddd0000", keep=("train", "test"))
     shard = local / "versions" / manifest.version / manifest.splits["train"].shards[0].file
     assert shard.stat().st_nlink == 1

@@ -78,12 +78,8 @@ def test_versions_and_the_live_one(capsys: pytest.CaptureFixture[str], tmp_path:
     versions = [Version(one, one.version == "v2", False, (), None) for one in manifests]
     lines = shown(capsys, MANIFEST, tmp_path / "v2", versions)
     assert lines[0] == "emoji | v2 | (live)"
-    assert lines[-4:] == [
-        "versions",
-        "# | version | built at | records | bytes | retired",
-        "1 | v3 | 1,000 | 120,000",
-        "2 | v2 | live | 1,000 | 120,000",
-    ]
+    rows = ["1 | v3 | 1,000 | 120,000", "2 | v2 | live | 1,000 | 120,000"]
+    assert lines[-4:] == ["versions", "# | version | built at | records | bytes | retired", *rows]
     assert shown(capsys, manifests[0], tmp_path / "v3", versions)[0] == "emoji | v3"
 
 

@@ -89,15 +89,9 @@ def commands_of(page: str, folder: Path) -> list[str]:
 
 def run(command: str, folder: Path, *first: str) -> str:
     """Runs a command with programs from `first`, then from Recordmill's environment."""
-    path = ":".join([*first, str(Path(sys.executable).parent), os.environ["PATH"]])
-    done = subprocess.run(
-        ["bash", "-ec", command],
-        cwd=folder,
-        env={**os.environ, "PATH": path},
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
+    env = {**os.environ, "PATH": ":".join([*first, str(Path(sys.executable).parent), os.environ["PATH"]])}
+    shell = ["bash", "-ec", command]
+    done = subprocess.run(shell, cwd=folder, env=env, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, f"{command}{done.stdout}{done.stderr}"
     return done.stdout
 
@@ -130,12 +124,10 @@ def test_requests_of_the_page_of_serving_get_what_it_says(tmp_path: Path) -> Non
             (columns,) = json.loads(run(by_column.replace("8501", port), tmp_path)).values()
         finally:
             server.terminate()
-    assert [[row["classes"] for row in answer["predictions"]] for answer in answers] == [
-        [["cherry", "leaf"]],
-        [["leaf", "cherry"], ["cherry", "leaf"]],
-        [["cherry", "leaf"]],
-    ]
-    assert columns["classes"] == [["cherry", "leaf"], ["leaf", "cherry"]]
+    cherry, leaf = ["cherry", "leaf"], ["leaf", "cherry"]
+    found = [[row["classes"] for row in answer["predictions"]] for answer in answers]
+    assert found == [[cherry], [leaf, cherry], [cherry]]
+    assert columns["classes"] == [cherry, leaf]
     for row in [row for answer in answers for row in answer["predictions"]]:
         assert sum(row["scores"]) == pytest.approx(1)
 

@@ -59,7 +59,4 @@ def test_what_is_optional_may_be_absent(kind: ColumnType) -> None:
     assert (values, faults) == ([None], {})
     assert check(Column(kind), [None])[1][0][0] == "missing_value"
     assert ARROW_TYPES[kind] == arrow_type(Column(kind))
-
-
-def test_a_blank_category_that_is_optional_is_absent() -> None:
-    assert check(Column(ColumnType.CATEGORY, optional=True), ["a", "  "]) == (["a", None], {})
+    assert check(Column(ColumnType.CATEGORY, optional=True), ["a", "  "]) == (["a", None], {}), "a blank one is absent"

@@ -17,6 +17,7 @@ from recordmill.pipeline.sources.source_reader import SourceReader
 from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.yaml_document import SpecError
+from tests import tables
 from tests import test_every_source as every_source
 from tests.messages import raises
 from tests.tables import CATEGORY, FILES, IMAGE, NUMBER, TEXT, read, tar, write_jsonl
@@ -108,39 +109,27 @@ def test_a_missing_column_is_named_as_the_source_has_it(tmp_path: Path, name: st
 def test_images_of_a_folder_and_their_path_columns(tmp_path: Path) -> None:
     (tmp_path / "cat").mkdir()
     (tmp_path / "cat" / "1.png").write_bytes(b"12345")
-    spec = f"""
-name: x
-source: {{format: image_folder, path: {tmp_path}, columns: {{photo: image, kind: label, where: file_name}}}}
-features: {{photo: {{kind: image, size: [8, 8]}}, kind: {{kind: category}}, where: {{kind: raw}}}}
-"""
-    result = read(reader_of(parse_spec(spec).source[0]), {"photo": IMAGE, "kind": CATEGORY, "where": TEXT})
+    own = {"photo": "image", "kind": "label", "where": "file_name"}
+    asked = tables.source("image_folder", tmp_path, columns=own)
+    result = read(asked, {"photo": IMAGE, "kind": CATEGORY, "where": TEXT})
     assert result.rows == [{"photo": b"fcat/1.png", "kind": "cat", "where": "cat/1.png"}]
     assert result.keys == [b"cat/1.png"]
 
 
 def test_names_may_be_swapped_and_one_column_may_have_two_names(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("a,b\nx,1\n,2\n")
-    csv = parse_spec(f"""
-name: x
-source: {{format: csv, path: {tmp_path}/rows.csv, columns: {{a: b, b: a, also: b}}}}
-features: {{a: {{kind: number}}, b: {{kind: category}}, also: {{kind: number}}}}
-""").source[0]
-    result = read(reader_of(csv), {"a": NUMBER, "b": CATEGORY, "also": NUMBER})
+    csv = tables.source("csv", tmp_path / "rows.csv", columns={"a": "b", "b": "a", "also": "b"})
+    result = read(csv, {"a": NUMBER, "b": CATEGORY, "also": NUMBER})
     assert result.rows == [{"a": 1.0, "b": "x", "also": 1.0}]
     assert [(reject.reason, reject.column) for reject in result.rejects] == [("missing_value", "a")]
     with raises(SourceError, "'b'", "number", "'also'", "category"):
-        read(reader_of(csv), {"a": NUMBER, "also": CATEGORY})
+        read(csv, {"a": NUMBER, "also": CATEGORY})
 
 
 @pytest.mark.parametrize("name", ["parquet", "python"])
 def test_the_default_key_follows_from_the_names_of_the_spec(tmp_path: Path, name: str) -> None:
-    plain = [{"caption": text, "price": price, "class": kind} for text, price, kind in ROWS]
-    pa.parquet.write_table(pa.Table.from_pylist(plain), tmp_path / "plain.parquet")
-    expected = read(reader_of(parse_spec(f"""
-name: x
-source: {{format: parquet, path: {tmp_path}/plain.parquet}}
-features: {{caption: {{kind: text}}}}
-""").source[0]), COLUMNS).keys  # fmt: skip
+    pa.parquet.write_table(pa.Table.from_pylist(EXPECTED), tmp_path / "plain.parquet")
+    expected = read(tables.source("parquet", tmp_path / "plain.parquet"), COLUMNS).keys
     assert read(source(tmp_path, name, OWN), COLUMNS).keys == expected
 
 
@@ -154,10 +143,9 @@ features: {{caption: {{kind: text}}}}
     ],
 )
 def test_a_wrong_mapping_is_one_line(columns: str, facts: list[str]) -> None:
+    source = f"source: {{format: csv, path: a, columns: {columns}}}"
     with raises(SpecError, *facts):
-        parse_spec(
-            f"name: x\nsource: {{format: csv, path: a, columns: {columns}}}\nfeatures: {{text: {{kind: text}}}}\n"
-        )
+        parse_spec(f"name: x\n{source}\nfeatures: {{text: {{kind: text}}}}\n")
 
 
 def test_the_mapping_belongs_to_the_build_key(tmp_path: Path) -> None:

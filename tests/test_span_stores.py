@@ -92,10 +92,8 @@ def test_days_in_a_store_are_those_in_a_folder(
             assert written(other) == written(mine)
             assert (other.rows, other.statistics) == (mine.rows, mine.statistics)
             assert rows_of(other) == rows_of(mine)
-            mine_rows, other_rows = (
-                open_dataset(each.output).evaluation_input("train", batch_size=16) for each in (local, there)
-            )
-            assert_equal(tuple(other_rows), tuple(mine_rows))
+            opened = [open_dataset(each.output) for each in (there, local)]
+            assert_equal(*(tuple(each.evaluation_input("train", batch_size=16)) for each in opened))
             versions.append(other)
         first, second, *_, last = versions
         kept = [shard.version for split in second.splits.values() for shard in split.shards].count(first.version)

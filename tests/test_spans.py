@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from recordmill.pipeline.build.make_version import NothingMendedError
 from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.build.plan.under_way import Build
 from recordmill.pipeline.build.run_options import Listener, RunOptions
-from recordmill.pipeline.dataset.manifest import Manifest
+from recordmill.pipeline.dataset.manifest import Manifest, Shard
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import ExitCode, UserError, code_of
 from recordmill.pipeline.forget import forget
@@ -31,8 +30,8 @@ from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions.publishing import Published
 from tests import tables
 from tests.messages import assert_names, raises
-
-from .opened import opened
+from tests.opened import opened
+from tests.own_records import frames
 
 Days = dict[str, list[int]]
 
@@ -92,41 +91,20 @@ def build_days(folder: Path, output: str, format_: str = "csv", more: str = "", 
 
 def records(published: Published, *, span: str | None = None) -> dict[str, list[bytes]]:
     """The records of each split, or of one span in it, sorted."""
-    splits = published.manifest.splits.items()
-    return {
-        name: sorted(
-            record
-            for shard in split.shards
-            if span in (None, shard.span)
-            for record in frames(Path(published.folder, shard.file).read_bytes())
-        )
-        for name, split in splits
-    }
 
+    def of(shards: Sequence[Shard]) -> list[bytes]:
+        files = [Path(published.folder, shard.file) for shard in shards if span in (None, shard.span)]
+        return sorted(record for file in files for _, record in frames(file.read_bytes()))
 
-def frames(data: bytes) -> list[bytes]:
-    found, start = [], 0
-    while start < len(data):
-        (size,) = struct.unpack_from("<Q", data, start)
-        found.append(data[start + 12 : start + 12 + size])
-        start += size + 16
-    return found
+    return {name: of(split.shards) for name, split in published.manifest.splits.items()}
 
 
 def sums(manifest: Manifest) -> dict[str, Any]:
     """All that a manifest adds up over its rows."""
     splits = {name: (split.records, split.label_counts, split.documents) for name, split in manifest.splits.items()}
     spans = {name: (span.rows, span.files, span.bytes) for name, span in manifest.spans.items()}
-    return {
-        "splits": splits,
-        "spans": spans,
-        "rows": manifest.rows,
-        "sources": manifest.sources,
-        "rejects": manifest.rejects,
-        "duplicates": manifest.duplicates,
-        "shards": manifest.provenance["shard_inputs_sha256"],
-        "statistics": manifest.statistics,
-    }
+    same = {name: getattr(manifest, name) for name in ("rows", "sources", "rejects", "duplicates", "statistics")}
+    return {"splits": splits, "spans": spans, "shards": manifest.provenance["shard_inputs_sha256"], **same}
 
 
 def check_as_full(folder: Path, published: Published, name: str, format_: str = "csv", more: str = "") -> None:
@@ -159,10 +137,8 @@ def test_every_night_holds_the_rows_of_a_full_build(tmp_path: Path) -> None:
     more = "rejects: {max_share: 1}\nduplicates: keep"
     for night in range(5):
         for _ in range(2):
-            name, numbers = (
-                generator.choice("abcde"),
-                [generator.randrange(60) for _ in range(generator.randrange(9, 40))],
-            )
+            name = generator.choice("abcde")
+            numbers = [generator.randrange(60) for _ in range(generator.randrange(9, 40))]
             days[name] = [*numbers, -1] if generator.random() < 0.3 else numbers
         if len(days) > 2 and generator.random() < 0.6:
             del days[generator.choice(sorted(days))]
@@ -189,6 +165,8 @@ def test_a_span_is_built_alone(tmp_path: Path) -> None:
         build_days(data, "out", more="shards: 2", spans=("b",))
     with raises(SpanError, "`analysis: refresh`", "build without --span"):
         build_days(data, "out", more="analysis: refresh", spans=("b",))
+    with raises(UserError, "--span", "--compact", "one of them"):
+        build_days(data, "out", spans=("a",), compact=True)
 
 
 class WatchedFiles(LocalFiles):
@@ -303,12 +281,9 @@ def test_compact_puts_the_rows_of_all_spans_together(tmp_path: Path) -> None:
     build_days(data, "out")
     compacted = build_days(data, "out", more="gate: {}", compact=True)
     fresh = build_days(data, "fresh", compact=True)
-    assert [split.shards for split in compacted.manifest.splits.values()] == [
-        split.shards for split in fresh.manifest.splits.values()
-    ]
-    assert {name: len(split.shards) for name, split in fresh.manifest.splits.items()} == dict.fromkeys(
-        ("train", "validation", "test"), 1
-    )
+    shards, of_fresh = ([split.shards for split in each.manifest.splits.values()] for each in (compacted, fresh))
+    assert shards == of_fresh
+    assert [len(of_split) for of_split in of_fresh] == [1, 1, 1]
     assert not build_days(data, "out").is_new
     write(data, days | {"c": [*range(50)], "d": [1, 2, 3]})
     with opened() as paths:
@@ -350,11 +325,7 @@ def test_files_that_were_added_are_read_alone(tmp_path: Path, format_: str) -> N
     assert list(mended.manifest.spans) == ["added-1", "added-2", "base"]
     full = build_folder(data, "mended", format_)
     assert records(mended) == records(full)
-    compacted = build_folder(data, "out", format_, compact=True)
-    assert [split.records for split in compacted.manifest.splits.values()] == [
-        split.records for split in full.manifest.splits.values()
-    ]
-    assert records(compacted) == records(full)
+    assert records(build_folder(data, "out", format_, compact=True)) == records(full)
 
 
 @pytest.mark.nightly
@@ -400,12 +371,6 @@ def test_the_name_of_a_span_alone_is_no_glob(tmp_path: Path, path: str) -> None:
     for name in ("*", "?", "[ab]"):
         with raises(SourceError, f"--span {name}", "data"):
             build_sources(tmp_path, path, spans=(name,))
-
-
-def test_a_span_alone_is_not_put_together(tmp_path: Path) -> None:
-    write(tmp_path / "data", {"a": [1, 2, 3]})
-    with raises(UserError, "--span", "--compact", "one of them"):
-        build_days(tmp_path / "data", "out", spans=("a",), compact=True)
 
 
 @pytest.mark.nightly
@@ -454,16 +419,10 @@ def write_tar(folder: Path, numbers: list[int]) -> None:
     (folder / "rows.tar").write_bytes(tables.tar(*((f"{n}.n", str(n)) for n in numbers)))
 
 
-@pytest.mark.parametrize(
-    ("form", "write"),
-    [
-        ("csv", write_csv),
-        ("jsonl", write_jsonl),
-        ("parquet", write_parquet),
-        ("json, rows: '[]'", write_json),
-        ("webdataset", write_tar),
-    ],
-)
+FORMS = {"csv": write_csv, "jsonl": write_jsonl, "parquet": write_parquet, "json, rows: '[]'": write_json}
+
+
+@pytest.mark.parametrize(("form", "write"), [*FORMS.items(), ("webdataset", write_tar)])
 def test_the_plan_names_days_without_rows_and_folders_of_no_date(
     tmp_path: Path, form: str, write: Callable[[Path, list[int]], None]
 ) -> None:

@@ -31,7 +31,7 @@ features:
 """
 
 
-def test_defaults() -> None:
+def test_defaults_which_nobody_can_change() -> None:
     spec = parse_spec(SMALLEST)
     assert spec.splits == {"train": 80.0, "validation": 10.0, "test": 10.0}
     assert (spec.key, spec.label, spec.shards) == (None, None, None)
@@ -47,10 +47,6 @@ def test_defaults() -> None:
         "raw": Raw(kind="raw", type="bytes"),
     }  # fmt: skip
     assert {feature.column for feature in spec.features.values()} == {None}
-
-
-def test_nothing_can_be_changed() -> None:
-    spec = parse_spec(SMALLEST)
     with raises(ValidationError, "frozen"):
         spec.name = "other"  # type: ignore[misc]
     with raises(ValidationError, "frozen"):
@@ -74,13 +70,10 @@ def test_what_is_given_is_taken(more: str, attribute: str, value: Any) -> None:
     assert getattr(parse_spec(SMALLEST + more), attribute) == value
 
 
-def test_several_sources_keep_their_order() -> None:
+def test_several_sources_keep_their_order_and_merge_keys_and_aliases_are_taken() -> None:
     two = "[{format: jsonl, path: b.jsonl}, {format: jsonl, path: a.jsonl}]"
     spec = parse_spec(SMALLEST.replace("{format: jsonl, path: rows.jsonl}", two))
     assert [source.path for source in spec.source] == ["b.jsonl", "a.jsonl"]
-
-
-def test_merge_keys_and_aliases_are_taken() -> None:
     spec = parse_spec("""
 name: merged
 source: &rows {format: jsonl, path: rows.jsonl}
@@ -89,11 +82,8 @@ features:
   two: {<<: *image, size: [4, 4]}
   three: *image
 """)
-    assert [(f.size, f.quality) for f in spec.features.values() if isinstance(f, Image)] == [
-        ((8, 6), 50),
-        ((4, 4), 50),
-        ((8, 6), 50),
-    ]
+    images = [each for each in spec.features.values() if isinstance(each, Image)]
+    assert [(each.size, each.quality) for each in images] == [((8, 6), 50), ((4, 4), 50), ((8, 6), 50)]
 
 
 def test_columns_are_those_of_features_and_key() -> None:
@@ -195,17 +185,8 @@ def test_editors_can_explain_every_option() -> None:
     assert [name for name, option in options if not option.get("description")] == []
 
 
-@pytest.mark.first(1)
-@pytest.mark.parametrize(
-    ("option", "types"),
-    [
-        ("source", {"object", "string", "array"}),
-        ("key", {"object", "string", "array"}),
-        ("shards", {"integer", "object"}),
-    ],
-)
-def test_editors_take_each_form_of_an_option(option: str, types: set[str]) -> None:
-    schema = Spec.model_json_schema()
+def test_editors_take_each_form_of_an_option() -> None:
+    schema, types = Spec.model_json_schema(), {"object", "string", "array"}
 
     def leaves(part: dict[str, Any]) -> list[str]:
         inner = [*part.get("anyOf", []), *part.get("oneOf", [])]
@@ -213,4 +194,5 @@ def test_editors_take_each_form_of_an_option(option: str, types: set[str]) -> No
             return leaves(schema["$defs"][part["$ref"].rpartition("/")[2]])
         return [kind for one in inner for kind in leaves(one)] or [part["type"]]
 
-    assert set(leaves(schema["properties"][option])) - {"null"} == types
+    for option, wanted in (("source", types), ("key", types), ("shards", {"integer", "object"})):
+        assert set(leaves(schema["properties"][option])) - {"null"} == wanted

@@ -27,9 +27,6 @@ SPLITS = ["train", "validation", "test"]
 )  # fmt: skip
 def test_a_value_names_its_split(options: dict[str, Any], values: list[str], places: list[int]) -> None:
     assert SplitBy(**options).places(values, SPLITS).tolist() == places
-
-
-def test_a_split_that_is_there_has_its_own_name() -> None:
     assert SplitBy(column="c").places(["dev", "validation"], ["train", "dev", "validation"]).tolist() == [1, 2]
 
 
@@ -59,10 +56,7 @@ def test_a_number_that_may_be_a_year_a_month_or_an_hour_is_no_time(text: str) ->
     assert SplitBy(time="t", starts={"test": "2025-01-01"}).places([text, text + ".0"], ["train", "test"]).max() == -1
 
 
-def test_eight_digits_are_a_date() -> None:
+def test_eight_digits_are_a_date_and_a_time_without_a_zone_is_utc() -> None:
     by = SplitBy(time="t", starts={"test": "20250101"})
     assert by.places(["20241231", "20250101.0", " 20250630", "2025-06-01"], ["train", "test"]).tolist() == [0, 1, 1, 1]
-
-
-def test_a_time_without_a_zone_is_utc() -> None:
     assert instant("2025-01-01") == instant("2025-01-01T01:00+01:00") == instant("1735689600.0")

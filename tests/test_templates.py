@@ -11,6 +11,7 @@ from recordmill.pipeline.sources.globs import Template
 from recordmill.pipeline.spec.model import Spec, parse_spec
 from recordmill.pipeline.yaml_document import SpecError
 from tests.messages import raises
+from tests.tables import write
 
 
 @pytest.mark.parametrize(("template", "path", "span", "filled"), [
@@ -42,16 +43,13 @@ def test_other_paths_belong_to_no_span(template: str, path: str) -> None:
     assert Template(template).span_of(path) is None
 
 
-@pytest.mark.parametrize("span", ["2026-11-31", "2026-11-20T05", "monday", "../x"])
-def test_a_day_has_one_name(span: str) -> None:
-    assert Template("{YYYY}/{MM}/{DD}").fill(span) is None
-
-
-SPEC = "name: d\nsource: {source}\nfeatures: {{n: {{kind: number}}}}\n{more}"
+def test_a_day_has_one_name() -> None:
+    for span in ("2026-11-31", "2026-11-20T05", "monday", "../x"):
+        assert Template("{YYYY}/{MM}/{DD}").fill(span) is None
 
 
 def spec(source: str, more: str = "") -> Spec:
-    return parse_spec(SPEC.format(source=source, more=more))
+    return parse_spec(f"name: d\nsource: {source}\nfeatures: {{n: {{kind: number}}}}\n{more}")
 
 
 @pytest.mark.parametrize(("source", "more", "facts"), [
@@ -66,14 +64,9 @@ def test_a_wrong_template_is_refused(source: str, more: str, facts: list[str]) -
         spec(source, more)
 
 
-def write(folder: Path, *names: str) -> None:
-    for name in names:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text("n\n1\n")
-
-
 def test_a_source_is_read_in_as_many_parts_as_there_are_spans(tmp_path: Path) -> None:
-    write(tmp_path, "d/2/a.csv", "d/1/b.csv", "d/1/.c.csv", "old.csv")
+    for name in ("d/2/a.csv", "d/1/b.csv", "d/1/.c.csv", "old.csv"):
+        write(tmp_path / name, "n\n1\n")
     sources = f"[{{format: csv, path: '{tmp_path}/d/{{span}}'}}, {{format: csv, path: '{tmp_path}/old.csv'}}]"
     parts = by_span(spec(sources), LocalFiles())
     assert [(part.span, part.index, part.key_prefix, part.source.path) for part in parts] == [
@@ -84,6 +77,6 @@ def test_a_source_is_read_in_as_many_parts_as_there_are_spans(tmp_path: Path) ->
 
 
 def test_a_source_whose_files_name_no_span_is_an_error(tmp_path: Path) -> None:
-    write(tmp_path, "d/2026-02-30/a.csv")
+    write(tmp_path / "d/2026-02-30/a.csv", "n\n1\n")
     with raises(SourceError, "{DD}/*.csv", "no file"):
         by_span(spec(f"{{format: csv, path: '{tmp_path}/d/{{YYYY}}-{{MM}}-{{DD}}/*.csv'}}"), LocalFiles())

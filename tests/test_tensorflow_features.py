@@ -48,15 +48,12 @@ def test_the_number_of_rows_is_static_where_it_can_be(rows: int | None) -> None:
         assert {name: list(each.shape) for name, each in run(tf.constant([], tf.string)).items()} == shapes
 
 
-def test_finish_keeps_the_order_and_leaves_out_what_is_not_described() -> None:
+def test_the_key_is_parsed_where_it_is_asked_for_and_what_is_not_described_left_out() -> None:
+    assert list(parse_spec(FEATURES)) == list(hand_made.FEATURES)
+    assert list(parse_spec(FEATURES, with_key=True)) == [*hand_made.FEATURES, "key"]
     stored = {"note": tf.constant([b"x"]), "count": tf.constant([1]), "price": tf.constant([0.5])}
     described = {name: hand_made.FEATURES[name] for name in ("price", "note")}
     assert list(model_features(read_descriptions(described), stored)) == ["price", "note"]
-
-
-def test_the_key_is_parsed_only_where_it_is_asked_for() -> None:
-    assert list(parse_spec(FEATURES)) == list(hand_made.FEATURES)
-    assert list(parse_spec(FEATURES, with_key=True)) == [*hand_made.FEATURES, "key"]
 
 
 @pytest.mark.parametrize("record", [b"no Example", b""], ids=["no Example", "no features"])

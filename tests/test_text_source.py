@@ -14,10 +14,9 @@ from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.sources import batches
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.faults import Reject, SourceError
-from recordmill.pipeline.sources.formats import csv_records, reader_of, text
+from recordmill.pipeline.sources.formats import csv_records, text
 from recordmill.pipeline.sources.formats import text as text_source
 from recordmill.pipeline.sources.images import to_file
-from recordmill.pipeline.sources.options import TextFiles
 from recordmill.pipeline.sources.source_reader import SourceReader
 from recordmill.pipeline.spec.model import load_spec, parse_spec
 from recordmill.pipeline.yaml_document import SpecError
@@ -27,8 +26,6 @@ from tests.messages import assert_names, raises
 from tests.tables import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT
 
 T = {"text": TEXT}
-
-
 source = partial(tables.source, "text")
 
 
@@ -46,9 +43,7 @@ def fill(folder: Path, **contents: bytes) -> Path:
     """Writes files; `a__b` is `b.txt` in the folder `a`, other endings are written `b_md`."""
     for name, content in contents.items():
         path = name.replace("__", "/").replace("_", ".")
-        file = folder / (path if "." in path else f"{path}.txt")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(content)
+        tables.write(folder / (path if "." in path else f"{path}.txt"), content)
     return folder
 
 
@@ -162,7 +157,7 @@ NAMES = {"en": "train.en", "de": "train.de"}
 
 
 def joined(path: object, columns: dict[str, str], **options: Any) -> SourceReader[Any]:
-    return reader_of(TextFiles(format="text", path=str(path), columns=columns, **options))
+    return source(path, columns=columns, **options)
 
 
 def fill_sides(folder: Path, **contents: bytes) -> Path:
@@ -290,8 +285,7 @@ def test_the_folder_is_the_specs_and_each_file_belongs_to_the_build_key(tmp_path
     keys = set()
     for lines in (b"1\n", b"22\n"):
         (tmp_path / "train.de").write_bytes(lines)
-        plan = make_plan(load_spec(str(tmp_path / "dataset.yaml")), FILES)
-        keys.add(plan.build_key)
+        keys.add(make_plan(load_spec(str(tmp_path / "dataset.yaml")), FILES).build_key)
     assert len(keys) == 2
 
 

@@ -1,6 +1,7 @@
 """Several texts a row: what is stored, and what both engines read of it, against loops in Python."""
 
 from dataclasses import replace
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,22 +42,17 @@ def both_engines(description: TextsDescription, rows: Rows, **options: Any) -> d
     other = model_features({"x": description}, tensors, chosen)
     assert found.keys() == other.keys()
     for name, values in found.items():
-        pairs = (
-            zip((other[name].values, other[name].row_splits), values, strict=True)
-            if isinstance(values, Ragged)
-            else [(other[name], values)]
-        )
-        for tensor, array in pairs:
+        is_ragged, theirs = isinstance(values, Ragged), other[name]
+        tensors_of = (theirs.values, theirs.row_splits) if is_ragged else (theirs,)
+        for tensor, array in zip(tensors_of, values if is_ragged else (values,), strict=True):
             np.testing.assert_array_equal(tensor.numpy(), array, strict=True, err_msg=name)
     return found
 
 
-@given(
-    rows=ROWS,
-    max_texts=st.none() | st.just(4),
-    max_length=st.none() | st.integers(1, 6),
-    text_length=st.none() | st.just("longest") | st.integers(1, 6),
-)
+LENGTHS = st.none() | st.integers(1, 6)
+
+
+@given(rows=ROWS, max_texts=st.none() | st.just(4), max_length=LENGTHS, text_length=LENGTHS | st.just("longest"))
 def test_all_texts_are_padded(rows: Rows, max_texts: int | None, max_length: Any, text_length: Any) -> None:
     description = replace(DESCRIPTION, max_texts=max_texts, max_length=max_length, padding_id=7)
     found = both_engines(description, rows, text_length=text_length, masks=True)
@@ -71,7 +67,7 @@ def test_all_texts_are_padded(rows: Rows, max_texts: int | None, max_length: Any
     assert found["x_length"].tolist() == [len(row) for row in rows]
 
 
-@given(rows=ROWS, max_length=st.none() | st.integers(1, 6))
+@given(rows=ROWS, max_length=LENGTHS)
 def test_all_texts_are_lists_and_a_number_cuts_each(rows: Rows, max_length: int | None) -> None:
     found = both_engines(DESCRIPTION, rows, text="ragged", text_length=max_length, masks=True)
     assert list(found) == ["x", "x_lengths"]
@@ -104,9 +100,7 @@ def test_a_share_chooses_one_of_the_texts(rows: Rows, share: float) -> None:
     options = FinishOptions(captions="random", text="ragged")
     found: Any = finish({"x": AROUND}, parts_of(rows), options, shares=shares)["x"]
     chosen = [row[int(len(row) * share)] if row else [2, 3] for row in rows]
-    assert [found.values[start:end].tolist() for start, end in zip(found.splits, found.splits[1:], strict=False)] == (
-        chosen
-    )
+    assert [found.values[start:end].tolist() for start, end in pairwise(found.splits)] == chosen
 
 
 @pytest.mark.parametrize("lengths", [[2, 2], [], [4, -1], [1 << 62] * 4], ids=str)
@@ -127,6 +121,5 @@ def test_served_texts_are_as_long_as_those_of_the_training(length: int) -> None:
     served = {name: tf.constant(value) for name, value in finish(features, columns, SERVED).items()}
     found = _as_read(served, SimpleNamespace(features=features, given=options))  # type: ignore[arg-type]
     wanted = finish(features, columns, options)
-    assert {name: value.numpy().tolist() for name, value in found.items()} == {
-        name: value.tolist() for name, value in wanted.items()
-    }
+    assert found.keys() == wanted.keys()
+    assert all(found[name].numpy().tolist() == value.tolist() for name, value in wanted.items())

@@ -102,12 +102,9 @@ def test_a_random_caption_is_a_function_of_seed_epoch_and_position(dataset: Data
     unordered = [chosen(dataset, 7, epochs=1, seed=seed, shuffle="none") for seed in (5, 6)]
     assert [id_ for id_, _ in unordered[0].values()] == [id_ for id_, _ in unordered[1].values()]
     assert unordered[0] != unordered[1]
-
-
-def test_an_evaluation_gives_the_same_texts_each_time(dataset: Dataset) -> None:
     given = dataset.evaluation_input("train", batch_size=50, captions="random")
     texts = [[batch["captions"].tolist() for batch in given.as_numpy()] for _ in range(2)]
-    assert texts[0] == texts[1]
+    assert texts[0] == texts[1], "an evaluation gives the same each time"
 
 
 @pytest.mark.parametrize(("options", "facts"), [
@@ -121,16 +118,12 @@ def test_options_that_do_not_fit_are_refused(options: dict[str, Any], facts: lis
         dataset.training_input("train", batch_size=2, **options)
 
 
-def test_a_native_pipeline_has_no_random_captions(dataset: Dataset) -> None:
+def test_one_caption_each_can_be_packed_but_a_native_pipeline_has_no_random_ones(dataset: Dataset) -> None:
     given = dataset.training_input("train", batch_size=2, captions="random")
     with raises(DatasetError, "as_tf_data(native=True)", "captions='random'", "'all' or 'first'"):
         given.as_tf_data(native=True)
-
-
-def test_one_caption_each_can_be_packed(dataset: Dataset) -> None:
-    given = dataset.training_input(
-        "train", batch_size=8, features=["captions"], captions="random", text="packed", text_length=12
-    )
+    packed = {"features": ["captions"], "captions": "random", "text": "packed", "text_length": 12}
+    given = dataset.training_input("train", batch_size=8, **packed)
     batch = next(given.as_numpy())
     assert batch["captions"].shape == batch["captions_segments"].shape
     assert batch["captions_segments"].max() >= 3

@@ -12,16 +12,8 @@ from recordmill.pipeline.reader.tf_data import MOST_BYTES, in_groups
 from tests.messages import raises
 
 MOST = 8
-
-SPECS = [
-    tf.TensorSpec([None, None], tf.int64),
-    tf.TensorSpec([None], tf.float32),
-    tf.TensorSpec([None, 3], tf.uint8),
-    tf.TensorSpec([None], tf.bool),
-    tf.TensorSpec([None], tf.int8),
-    tf.TensorSpec([None], tf.bfloat16),
-    tf.TensorSpec([None], tf.string),
-]
+SPECS = [tf.TensorSpec([None, None], tf.int64), tf.TensorSpec([None], tf.float32), tf.TensorSpec([None, 3], tf.uint8)]
+SPECS += [tf.TensorSpec([None], dtype) for dtype in (tf.bool, tf.int8, tf.bfloat16, tf.string)]
 
 
 def drawn(seed: int) -> list[NDArray[Any]]:
@@ -85,7 +77,6 @@ def test_batches_before_an_error_come_before_it() -> None:
 
 
 def test_an_element_has_its_structure_and_shape() -> None:
-    batches = in_groups(
-        lambda: [[np.zeros((2, 5), np.int64)]], [tf.TensorSpec([2, None], tf.int64)], lambda x: {"a": x[0]}, MOST
-    )
-    assert batches.element_spec == {"a": tf.TensorSpec([2, None], tf.int64)}
+    spec = tf.TensorSpec([2, None], tf.int64)
+    batches = in_groups(lambda: [[np.zeros((2, 5), np.int64)]], [spec], lambda x: {"a": x[0]}, MOST)
+    assert batches.element_spec == {"a": spec}

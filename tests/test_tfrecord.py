@@ -1,6 +1,7 @@
 """Shard files: the bytes of TensorFlow's own writer, their index, and nothing after a failure."""
 
 import hashlib
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -35,8 +36,8 @@ def test_the_index_leads_to_every_record(tmp_path: Path) -> None:
     data = (tmp_path / "shard").read_bytes()
     offsets = np.frombuffer((tmp_path / "index").read_bytes(), "<u8").tolist()
     assert (offsets[0], offsets[-1]) == (0, len(data))
-    assert [data[start:end] for start, end in zip(offsets, offsets[1:], strict=False)] == [frame(r) for r in RECORDS]
-    assert [data[start + 12 : end - 4] for start, end in zip(offsets, offsets[1:], strict=False)] == RECORDS
+    assert [data[start:end] for start, end in pairwise(offsets)] == [frame(record) for record in RECORDS]
+    assert [data[start + 12 : end - 4] for start, end in pairwise(offsets)] == RECORDS
     assert sorted(path.name for path in tmp_path.iterdir()) == ["index", "shard"]
 
 
@@ -47,29 +48,22 @@ def write(folder: Path, index: str = "index", error: Exception | None = None) ->
             raise error
 
 
-def test_a_failed_build_of_a_shard_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_failed_build_of_a_shard_leaves_what_was_there_and_a_repeated_one_takes_its_place(tmp_path: Path) -> None:
     (tmp_path / "shard").write_bytes(b"before")
     with pytest.raises(RuntimeError, match="a broken graph"):
         write(tmp_path, error=RuntimeError("a broken graph"))
     with raises(FileNotFoundError, "missing/index"):
         write(tmp_path, index="missing/index")
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("shard", b"before")]
-
-
-def test_a_repeated_write_takes_the_place_of_the_first(tmp_path: Path) -> None:
     write(tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     write(tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-@pytest.mark.parametrize(("data", "crc"), [(b"", 0xA282EAD8), (b"123456789", 0xC78AB0E5)])
-def test_the_checksum_is_the_masked_crc_of_the_format(data: bytes, crc: int) -> None:
-    assert masked_crc(data) == crc
-
-
 @pytest.mark.parametrize("size", [0, 1, 300, 1 << 40])
 def test_a_header_says_the_length_and_a_damaged_one_says_nothing(size: int) -> None:
+    assert (masked_crc(b""), masked_crc(b"123456789")) == (0xA282EAD8, 0xC78AB0E5)
     header = frame_head(size)
     assert record_length(header) == size
     assert record_length(header[:-1]) is None

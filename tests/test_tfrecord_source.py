@@ -23,6 +23,7 @@ from recordmill.pipeline.sources.images import parse as parse_reference
 from tests import tables
 from tests.constants import constants
 from tests.messages import assert_names, raises
+from tests.published import field
 from tests.tables import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT, FarFiles, read
 
 ASKED = {"id": INTEGER, "text": TEXT, "n": NUMBER}
@@ -237,14 +238,6 @@ def test_files_that_are_far_away_are_not_walked_through() -> None:
         assert abs(found.plan.rows - 2000) < about
 
 
-def varint(value: int) -> bytes:
-    return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + varint(value >> 7)
-
-
-def field(number: int, data: bytes) -> bytes:
-    return varint(number << 3 | 2) + varint(len(data)) + data
-
-
 UNUSUAL = {
     "not packed": field(2, b"\x0d\0\0\x80\x3f\x0d\0\0\0\x40"),
     "packed in two pieces": field(3, field(1, b"\1\2") + field(1, b"\3")),
@@ -258,25 +251,19 @@ UNUSUAL = {
 
 @pytest.mark.parametrize("encoded", UNUSUAL.values(), ids=UNUSUAL)
 def test_unusual_encodings_are_read_as_tensorflow_reads_them(encoded: bytes) -> None:
-    entries = field(1, field(1, b"a") + field(2, field(3, field(1, b"\7")))) + field(
-        1, field(1, b"a") + field(2, encoded)
-    )
-    check_against_tensorflow(field(1, entries))
+    values = (field(3, field(1, b"\7")), encoded)
+    check_against_tensorflow(field(1, b"".join(field(1, field(1, b"a") + field(2, value)) for value in values)))
 
 
-KIND_LISTS = (
-    st.lists(st.binary(max_size=5), max_size=3).map(lambda values: tf.train.Feature(bytes_list=BYTES(value=values)))
-    | st.lists(st.floats(width=32, allow_nan=False), max_size=3).map(
-        lambda values: tf.train.Feature(float_list=FLOATS(value=values))
-    )
-    | st.lists(st.integers(-(1 << 63), (1 << 63) - 1), max_size=3).map(
-        lambda values: tf.train.Feature(int64_list=INTS(value=values))
-    )
-    | st.just(tf.train.Feature())
-)
+LISTS = {"bytes_list": (BYTES, st.binary(max_size=5)), "float_list": (FLOATS, st.floats(width=32, allow_nan=False))}
+LISTS |= {"int64_list": (INTS, st.integers(-(1 << 63), (1 << 63) - 1))}
+KIND_LISTS = [
+    st.lists(values, max_size=3).map(lambda found, name=name, make=make: tf.train.Feature(**{name: make(value=found)}))
+    for name, (make, values) in LISTS.items()
+]
 
 
-@given(st.dictionaries(st.text(max_size=3), KIND_LISTS, max_size=4))
+@given(st.dictionaries(st.text(max_size=3), st.one_of(*KIND_LISTS, st.just(tf.train.Feature())), max_size=4))
 def test_values_are_those_of_tensorflow(row: dict[str, tf.train.Feature]) -> None:
     check_against_tensorflow(tf.train.Example(features=tf.train.Features(feature=row)).SerializeToString())
 

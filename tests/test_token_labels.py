@@ -120,21 +120,15 @@ def spans_plainly(text: str, encoding: Encoding, spans: list[dict[str, Any]], sc
             return None
         for place, token in enumerate(tokens):
             is_first, is_last = place == 0, place == len(tokens) - 1
-            start = {
-                "none": "",
-                "bio": "B-" if is_first else "I-",
-                "bioes": "S-" if is_first and is_last else "B-" if is_first else "E-" if is_last else "I-",
-            }[scheme]
+            bioes = "S-" if is_first and is_last else "B-" if is_first else "E-" if is_last else "I-"
+            start = {"none": "", "bio": "B-" if is_first else "I-", "bioes": bioes}[scheme]
             labels[token] = CLASSES[scheme].index("O" if number is None else start + spans[number]["label"])
     return labels
 
 
 def made_spans(draw: random.Random, text: str) -> list[dict[str, Any]]:
     cuts = sorted(draw.sample(range(len(text) + 1), min(len(text) + 1, 2 * draw.randint(0, 3)) // 2 * 2))
-    return [
-        {"start": start, "end": end, "label": draw.choice(TYPES)}
-        for start, end in zip(cuts[::2], cuts[1::2], strict=True)
-    ]
+    return [span(start, end, draw.choice(TYPES)) for start, end in zip(cuts[::2], cuts[1::2], strict=True)]
 
 
 @pytest.mark.first(3)
@@ -282,12 +276,9 @@ def test_contradictions_are_told_when_the_spec_is_read(options: str, place: str,
         parse_spec(f"name: a\nsource: {{format: jsonl, path: a.jsonl}}\nfeatures:{features}")
 
 
-def test_only_huggingface_takes_words() -> None:
-    with raises(SpecError, "features.text.pretokenized", "huggingface"):
-        parse_spec("name: a\nsource: {format: jsonl, path: a}\nfeatures: {text: {kind: text, pretokenized: true}}\n")
-
-
 def test_a_cut_text_packs_with_its_labels_alone() -> None:
+    with raises(SpecError, "features.text.pretokenized", "huggingface"):  # others take no words
+        parse_spec("name: a\nsource: {format: jsonl, path: a}\nfeatures: {text: {kind: text, pretokenized: true}}\n")
     tags = "  tags: {kind: token_labels, text: body, classes: [O]}\n  ids: {kind: raw, type: int64, many: true}\n"
     text = f"name: a\nsource: {{format: jsonl, path: a}}\nfeatures:{FEATURES}{tags}pack: {{length: 9, features: %s}}\n"
     parse_spec(text % "[body, tags]")

@@ -1,7 +1,7 @@
 """Cleaning and tokenizers: equal eagerly, inside `Dataset.map`, alone and in a batch."""
 
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -62,9 +62,8 @@ def test_words_are_runs_of_letters_marks_digits_and_underscores(texts: list[str]
 def test_bytes_and_characters_give_any_text_back(texts: list[str]) -> None:
     assert [bytes(row).decode() for row in plain(tokenizers.bytes_of(tf.constant(texts)))] == texts
     one_space = [" ".join(row) for row in plain(tokenizers.whitespace(tf.constant(texts)))]
-    assert ["".join(row).replace("▁", " ") for row in plain(tokenizers.characters(tf.constant(one_space)))] == [
-        text.replace("▁", " ") for text in one_space
-    ]
+    found = ["".join(row).replace("▁", " ") for row in plain(tokenizers.characters(tf.constant(one_space)))]
+    assert found == [text.replace("▁", " ") for text in one_space]
 
 
 COUNTS = {word.encode(): count for word, count in [("low", 9), ("lower", 5), ("newest", 6), ("widest", 3), ("naïve", 2),
@@ -112,17 +111,12 @@ def test_wordpiece_is_that_of_bert() -> None:
     chosen = options(tokenizer="wordpiece", model="vocab.txt", case="lower")
     model = read_model(lines.encode(), chosen)
     texts = tf.constant(["Don't lower, LOWEST", "日$3 é", "", "lowly"])
-    bert = tf_text.BertTokenizer(_table(words), token_out_type=tf.int64, lower_case=False).tokenize
-    expected = bert(tf.strings.lower(texts, "utf-8")).merge_dims(1, 2).to_list()
-    assert (
-        tokenizers.tokenize(clean(texts, chosen), chosen, Learned(model=model.data, special=model.special)).to_list()
-        == expected
-    )
-
-
-def _table(words: list[str]) -> tf.lookup.StaticVocabularyTable:
     places = tf.lookup.KeyValueTensorInitializer(words, range(len(words)), tf.string, tf.int64)
-    return tf.lookup.StaticVocabularyTable(places, 1)
+    table = tf.lookup.StaticVocabularyTable(places, 1)
+    bert = tf_text.BertTokenizer(table, token_out_type=tf.int64, lower_case=False).tokenize
+    expected = bert(tf.strings.lower(texts, "utf-8")).merge_dims(1, 2).to_list()
+    learned = Learned(model=model.data, special=model.special)
+    assert tokenizers.tokenize(clean(texts, chosen), chosen, learned).to_list() == expected
 
 
 @pytest.mark.parametrize(("given", "needed"), [
@@ -136,12 +130,6 @@ def test_the_graph_holds_tensorflow_texts_ops_where_it_is_said_to(given: dict[st
     chosen = options(**given)
     tokens = cut(given)[0] if given in LEARNED else lambda texts: tokenizers.tokenize(clean(texts, chosen), chosen)
     graph = tf.function(lambda texts: tokens(texts).flat_values, autograph=False)
-    found = set(_ops(graph.get_concrete_function(tf.TensorSpec([None], tf.string)).graph))
-    assert chosen.needs_tensorflow_text == needed
-    assert (
-        bool(found & {"NormalizeUTF8", "CaseFoldUTF8", "SentencepieceOp", "FastWordpieceTokenizeWithOffsets"}) == needed
-    )
-
-
-def _ops(graph: tf.Graph) -> Iterator[str]:
-    return (operation.type for operation in graph.get_operations())
+    operations = graph.get_concrete_function(tf.TensorSpec([None], tf.string)).graph.get_operations()
+    ops = {"NormalizeUTF8", "CaseFoldUTF8", "SentencepieceOp", "FastWordpieceTokenizeWithOffsets"}
+    assert (chosen.needs_tensorflow_text, bool(ops & {each.type for each in operations})) == (needed, needed)

@@ -25,12 +25,9 @@ def version(folder: Path, words: list[str], sums: Mapping[str, Mapping[str, int]
     files = {"text.txt": "".join(f"{word}\n" for word in words).encode()}
     for path, counts in sums.items():
         for bucket in {zlib.crc32(word.encode()) % 8 for word in counts}:
-            rows = [
-                {"feature": feature, "word": word.encode(), "count": count}
-                for feature in ("other", "text")
-                for word, count in counts.items()
-                if zlib.crc32(word.encode()) % 8 == bucket
-            ]
+            own = {word: count for word, count in counts.items() if zlib.crc32(word.encode()) % 8 == bucket}
+            each = [{"word": word.encode(), "count": count} for word, count in own.items()]
+            rows = [row | {"feature": feature} for feature in ("other", "text") for row in each]
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, WORDS) as writer:
                 writer.write_table(pa.Table.from_pylist(rows, WORDS))

@@ -114,10 +114,8 @@ def test_relative_paths_begin_in_the_specs_folder(folder: Path, monkeypatch: pyt
     parts = [path.name for path in sorted((folder / "lib").iterdir())]
     chunks = asked.plan(FILES, {"id": TEXT}, 1).chunks
     with ThreadPoolExecutor(4) as pool:
-        ids = pool.map(
-            lambda chunk: next(iter(asked.read(chunk, FILES, {"id": TEXT}, ()))).table["id"][0].as_py(), chunks
-        )
-    assert list(ids) == [f"{part}notes" for part in parts]
+        blocks = pool.map(lambda chunk: next(iter(asked.read(chunk, FILES, {"id": TEXT}, ()))), chunks)
+    assert [block.table["id"][0].as_py() for block in blocks] == [f"{part}notes" for part in parts]
     assert os.getcwd() == str(folder / "elsewhere")
     with raises(UserCodeError, "`reader:opened_parts`", "No such file or directory: 'gone'"):
         source("reader:opened_parts", options={"folder": "gone"}).plan(FILES, {"id": TEXT}, 1)
@@ -233,10 +231,10 @@ def test_code_that_cannot_be_loaded(folder: Path, tmp_path_factory: Any, referen
     outside = tmp_path_factory.mktemp("outside") / "link.py"
     outside.write_text("def rows(): ...\n")
     (folder / "link.py").symlink_to(outside)
+
+    def gather_and_load() -> None:
+        UserCode.of([reference], str(folder)).install()
+        load(reference)
+
     with raises(UserCodeError, *facts):
-        gathered_and_loaded(reference, str(folder))
-
-
-def gathered_and_loaded(reference: str, folder: str) -> Any:
-    UserCode.of([reference], folder).install()
-    return load(reference)
+        gather_and_load()

@@ -19,8 +19,8 @@ from recordmill.pipeline.sources.typing.checks import row_digests
 from recordmill.pipeline.sources.typing.python_values import typed_objects
 from recordmill.pipeline.sources.typing.values import misfit, typed_values
 from tests.messages import assert_names
+from tests.tables import CATEGORY, IMAGE, INTEGER, NUMBER, TEXT
 
-TEXT, CATEGORY, NUMBER, INTEGER, IMAGE, *_ = map(Column, ColumnType)
 NUMBERS, TEXTS = replace(NUMBER, many=True), replace(TEXT, many=True)
 NOON = dt.datetime(2026, 11, 20, 12, 0, 0, 500_000)
 ID = uuid.UUID(int=7)
@@ -202,11 +202,8 @@ def test_a_surrogate_is_refused() -> None:
 
 
 def test_digests() -> None:
-    columns = {
-        "t": pa.array(["a", None, "a", ""]),
-        "n": pa.array([1.0, 2.0, 1.0, 1.0]),
-        "l": pa.array([["a", "b"]] * 4),
-    }
+    columns = {"t": pa.array(["a", None, "a", ""]), "n": pa.array([1.0, 2.0, 1.0, 1.0])}
+    columns["l"] = pa.array([["a", "b"]] * 4)
     keys = row_digests(columns, [1]).to_pylist()
     content = b"6:1:a1:b" + b"8:" + np.float64(1).tobytes() + b"1:a"
     assert keys[0] == keys[2] == blake2b(content, digest_size=16).hexdigest().encode()

@@ -111,10 +111,8 @@ def test_versions_are_listed_by_their_numbers(output: str) -> None:
 
 
 def test_rollback_goes_back_one_at_a_time_by_numbers(output: str) -> None:
-    assert [(now.version, before) for now, before in (rollback(output), rollback(output))] == [
-        (NAMES[1], NAMES[2]),
-        (NAMES[0], NAMES[1]),
-    ]
+    moves = [(now.version, before) for now, before in (rollback(output), rollback(output))]
+    assert moves == [(NAMES[1], NAMES[2]), (NAMES[0], NAMES[1])]
     with raises(DatasetError, output, "no version before", NAMES[0]):
         rollback(output)
     assert (live(output).version, live(output).sequence) == (NAMES[0], 5)
@@ -211,26 +209,18 @@ def test_what_is_pruned(change: Any, keep: int, grace: float, removed: str, kept
     assert set(again.removing) == set(removed) | (kept.keys() - {latest.version, *latest.pinned})
 
 
-@pytest.mark.parametrize(
-    ("lease", "is_held"), [("a", True), ("a+0f0f", True), ("ab", False), ("a-2", False), (KEY[:16], False)]
-)
-def test_what_is_held_is_not_pruned(lease: str, is_held: bool) -> None:
-    _, kept = choose(Latest("b", 2), {"a": 0}, [lease], NOW)
-    assert ("held" in kept.get("a", "")) == is_held
+def test_what_is_held_is_not_pruned() -> None:
+    for lease, is_held in (("a", True), ("a+0f0f", True), ("ab", False), ("a-2", False), (KEY[:16], False)):
+        _, kept = choose(Latest("b", 2), {"a": 0}, [lease], NOW)
+        assert ("held" in kept.get("a", "")) == is_held
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("0", 0), ("90", 90), ("90s", 90), ("30m", 1800), ("12h", 43200), ("2d", 172800), ("9" * 400 + "d", math.inf)],
-)
-def test_a_grace(text: str, seconds: float) -> None:
-    assert seconds_of(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "d", "-1d", "1w", "1.5h", "²d", "soon"])
-def test_a_grace_that_is_none(text: str) -> None:
-    with raises(UserError, f"grace '{text}'", "s, m, h or d", "12h"):
-        seconds_of(text)
+def test_a_grace() -> None:
+    graces = {"0": 0, "90": 90, "90s": 90, "30m": 1800, "12h": 43200, "2d": 172800, "9" * 400 + "d": math.inf}
+    assert {text: seconds_of(text) for text in graces} == graces
+    for text in ("", "d", "-1d", "1w", "1.5h", "²d", "soon"):
+        with raises(UserError, f"grace '{text}'", "s, m, h or d", "12h"):
+            seconds_of(text)
 
 
 def test_prune_keeps_the_newest_by_their_numbers(output: str) -> None:
@@ -412,9 +402,8 @@ def test_the_commands_say_what_they_did(
     assert_names(capsys.readouterr().out, NAMES[2], "not pinned")
     run("versions", "unpin", local, "1")
     run("versions", "prune", local, "--keep", "1", "--dry-run", "--grace", "0")
-    assert_names(
-        capsys.readouterr().out, NAMES[0], "not pinned", f"kept {NAMES[1]}: ", f"would remove versions/{NAMES[0]}"
-    )
+    said = capsys.readouterr().out
+    assert_names(said, NAMES[0], "not pinned", f"kept {NAMES[1]}: ", f"would remove versions/{NAMES[0]}")
     run("versions", "prune", local, "--keep", "1", "--grace", "0")
     assert re.search(rf"^removed versions/{NAMES[0]}, [\d,]+ bytes\nfreed [\d,]+ bytes$", capsys.readouterr().out, re.M)
     assert there(local) == sorted(NAMES[1:])

@@ -41,13 +41,11 @@ def export(*entries: dict[str, Any]) -> dict[str, Any]:
 
 
 def project(*entries: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "_via_settings": {"ui": {}, "core": {}, "project": {"name": "a"}},
-        "_via_img_metadata": export(*entries),
-        "_via_attributes": {"region": {}, "file": {}},
-        "_via_data_format_version": "2.0.10",
-        "_via_image_id_list": [f"{each['filename']}1234" for each in entries],
-    }
+    names = [f"{each['filename']}1234" for each in entries]
+    listed = {"_via_img_metadata": export(*entries), "_via_image_id_list": names}
+    settings = {"ui": {}, "core": {}, "project": {"name": "a"}}
+    about = {"_via_attributes": {"region": {}, "file": {}}, "_via_data_format_version": "2.0.10"}
+    return {"_via_settings": settings, **listed, **about}
 
 
 def annotated(folder: Path, *documents: Any, **options: str) -> Read:
@@ -110,10 +108,7 @@ def test_several_attributes_need_the_option(tmp_path: Path) -> None:
 
 
 REJECTS = [
-    (
-        region({"name": "polygon", "all_points_x": [1, 2], "all_points_y": [1, 2]}, kind="dog"),
-        ["region 2", "4 numbers"],
-    ),
+    (region(POLYGON | {"all_points_x": [1, 2], "all_points_y": [1, 2]}, kind="dog"), ["region 2", "4 numbers"]),
     (region({"name": "polygon", "all_points_x": [1, 2, 3], "all_points_y": [1, 2]}, kind="dog"), ["region 2", "via"]),
     (region({"name": "rect", "x": 3, "y": 4, "width": "10", "height": 2}, kind="dog"), ["region 2", "finite"]),
     (region({"name": "circle", "cx": 3, "cy": 4}, kind="dog"), ["region 2"]),

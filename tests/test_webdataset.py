@@ -54,9 +54,6 @@ def texts(count: int) -> bytes:
 )
 def test_names(name: str, expected: tuple[str, str] | None) -> None:
     assert split_name(name) == expected
-
-
-def test_what_a_column_is() -> None:
     found = parts("JPG; png;meta.json.a.b")
     assert found == [("jpg", None), ("png", None), ("meta.json.a.b", None), ("meta.json", "a.b")]
 
@@ -75,23 +72,11 @@ def test_samples(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
         "tags": replace(CATEGORY, many=True),
         "__key__": CATEGORY,
     }
-    rest: list[tuple[str, bytes | str]] = [
-        ("txt", "a cat\n"),
-        ("cls", "7\n"),
-        ("json", json.dumps(info)),
-        ("tags", "a, b\n"),
-        ("npy", "?"),
-    ]
-    first: list[tuple[str, bytes | str]] = [
-        ("x/1.JPG", b"\xff\xd8"),
-        ("x/1.name", "cat\r\n"),
-        *((f"x/1.{end}", data) for end, data in rest),
-    ]
-    second: list[tuple[str, bytes | str]] = [
-        (f"x/2.{end}", data) for end, data in [("jpg", b""), ("png", b"png"), *rest]
-    ]
+    rest = {"txt": "a cat\n", "cls": "7\n", "json": json.dumps(info), "tags": "a, b\n", "npy": "?"}
+    samples = [{"JPG": b"\xff\xd8", "name": "cat\r\n", **rest}, {"png": b"png", **rest}]
+    members = [(f"x/{row}.{end}", data) for row, sample in enumerate(samples, 1) for end, data in sample.items()]
     name = "a.tar" if pack is bytes else "a.tar.gz"
-    path = write(tmp_path / name, pack(tar(("README", "?"), special("x", tarfile.DIRTYPE), *first, *second[1:])))
+    path = write(tmp_path / name, pack(tar(("README", "?"), special("x", tarfile.DIRTYPE), *members)))
     found = read(source(tmp_path), asked)
     pictures = [parse(row.pop("jpg;png")) for row in found.rows]
     if pack is bytes:
@@ -101,10 +86,8 @@ def test_samples(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
     assert [one.data for one in pictures] == [b"\xff\xd8", b"png"]
     common = {"txt": "a cat\n", "cls": 7, "json.caption": "a cat", "json.size.h": 3, "json.boxes.x": [1, 2, 3, 4]}
     common["tags"] = ["a", "b"]
-    assert found.rows == [
-        {**common, "name;cls": "cat", "__key__": "x/1"},
-        {**common, "name;cls": "7", "__key__": "x/2"},
-    ]
+    own = {"x/1": "cat", "x/2": "7"}
+    assert found.rows == [{**common, "name;cls": name, "__key__": key} for key, name in own.items()]
     assert found.keys == [b"x/1", b"x/2"]
     assert (found.plan.rows, found.rejects) == (2, [])
     members, columns = found.plan.notes
@@ -171,15 +154,12 @@ def test_a_text_that_is_too_large(tmp_path: Path) -> None:
     assert len(read(source(path), {"jpg": replace(IMAGE, optional=True)}).rows) == 2
 
 
-def test_a_member_that_comes_twice(tmp_path: Path) -> None:
+def test_a_member_that_comes_twice_and_a_name_that_comes_later_again(tmp_path: Path) -> None:
     found = read(source(write(tmp_path / "a.tar", tar(("1.txt", "a"), ("1.TXT", "b"), ("2.txt", "c")))), ASKED)
     [(reason, _, message)] = found.faults
     assert reason == "malformed_row"
     assert_names(message, "two members .txt")
     assert found.keys == [b"2"]
-
-
-def test_the_same_name_later_is_another_sample(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tar", tar(("1.txt", "a"), ("2.txt", "b"), ("1.txt", "c"), ("./3.txt", "d")))
     assert read(source(path), ASKED).keys == [b"1", b"2", b"1", b"3"]
 

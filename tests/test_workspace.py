@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Timer
+from unittest.mock import MagicMock
 
 import boto3
 import numpy as np
@@ -26,6 +27,7 @@ from recordmill.pipeline.versions.stores.parts import PART_BYTES
 from tests import emulators
 from tests.constants import constants
 from tests.messages import raises
+from tests.test_publishing import STORES
 
 LARGE = bytes(range(256)) * ((2 * PART_BYTES + 4096) // 256)
 """Content of three parts."""
@@ -33,11 +35,8 @@ LARGE = bytes(range(256)) * ((2 * PART_BYTES + 4096) // 256)
 
 @pytest.fixture(params=emulators.EVERY_STORE)
 def workspace(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    if request.param == "local":
-        yield LocalStore(str(tmp_path))
-    else:
-        with emulators.s3() if request.param == "s3" else emulators.gcs(conditions=True) as url:
-            yield open_bucket(url)
+    with STORES[request.param](tmp_path) as url:
+        yield open_bucket(url) if "://" in url else LocalStore(str(tmp_path))
 
 
 def create(workspace: Store, name: str, data: bytes) -> None:
@@ -137,10 +136,7 @@ def test_a_late_writer_changes_neither_a_shard_nor_its_index(tmp_path: Path, lat
 def test_a_disk_without_links_takes_files_by_a_rename(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(code, os.strerror(code))
-
-    monkeypatch.setattr("os.link", refuse)
+    monkeypatch.setattr("os.link", MagicMock(side_effect=OSError(code, os.strerror(code))))
     create(LocalStore(str(tmp_path)), "a", b"1")
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("a", b"1")]
 
@@ -192,15 +188,12 @@ def test_an_equal_write_under_way_is_waited_for(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.slow
 def test_an_upload_that_cannot_be_removed_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(writer: BlobWriter) -> None:
-        raise OSError("the network is down")
-
     def fail(workspace: Store) -> None:
         with workspace.create("a") as file:
             file.write(LARGE)
             raise ValueError("7")
 
-    monkeypatch.setattr(BlobWriter, "terminate", refuse)
+    monkeypatch.setattr(BlobWriter, "terminate", MagicMock(side_effect=OSError("the network is down")))
     with emulators.gcs(conditions=True) as url:
         with raises(ValueError, "7"):
             fail(open_bucket(url))

@@ -198,16 +198,12 @@ def check_harmless(place: Path, act: Callable[[], object]) -> None:
     assert {*os.listdir(place)} == names
 
 
+AT_NIGHT = [pytest.param(name, marks=pytest.mark.nightly) for name in EARLIER[1:]]
+
+
 @pytest.mark.first(24)
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize(
-    "path",
-    [
-        *filter(None, PLACES.values()),
-        EARLIER[0],
-        *(pytest.param(name, marks=pytest.mark.nightly) for name in EARLIER[1:]),
-    ],
-)
+@pytest.mark.parametrize("path", [*filter(None, PLACES.values()), EARLIER[0], *AT_NIGHT])
 @pytest.mark.parametrize("kind", by_default("link", "hard link", "pipe", "folder"))
 def test_nothing_planted_leads_a_command_elsewhere(
     kind: str, path: str, place: Path, capfd: pytest.CaptureFixture[str]
