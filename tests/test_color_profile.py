@@ -94,11 +94,8 @@ def test_a_profile_is_found_in_every_format(form: str) -> None:
     for data in (P3, press(), long):
         file = saved(LARGE, form, icc_profile=data)
         assert foreign_profile(file, read_header(file).format) == data
-    for none in (
-        saved(LARGE, form),
-        saved(LARGE, form, icc_profile=SRGB),
-        saved(LARGE, form, icc_profile=display(PARA)),
-    ):
+    for own in ({}, {"icc_profile": SRGB}, {"icc_profile": display(PARA)}):
+        none = saved(LARGE, form, **own)
         assert foreign_profile(none, read_header(none).format) == b""
 
 

@@ -64,17 +64,12 @@ def test_base_images_are_pinned_by_digest() -> None:
     images = re.findall(r"^ARG (\w+)=(\S+[:/]\S+)$", DOCKERFILE.read_text(), re.MULTILINE)
     pinned = {name for name, image in images if re.search(r"@sha256:[0-9a-f]{64}$", image)}
     assert pinned == {name for name, _ in images} - {"FLEX_TEMPLATE_LAUNCHER"}
-    assert all(
-        image.startswith("${") or image == "recordmill"
-        for image in re.findall(r"^FROM (\S+)", DOCKERFILE.read_text(), re.M)
-    )
+    stages = re.findall(r"^FROM (\S+)", DOCKERFILE.read_text(), re.MULTILINE)
+    assert all(image.startswith("${") or image == "recordmill" for image in stages)
 
 
-def test_the_entry_point_for_workers_is_that_of_the_locked_beam() -> None:
+def test_workers_have_the_locked_beam_and_the_variables_of_the_command() -> None:
     assert f"ARG BEAM_VERSION={pins(LOCK)['apache-beam']}\n" in DOCKERFILE.read_text()
-
-
-def test_workers_have_the_variables_of_the_command() -> None:
     assert dict(re.findall(r"\b(TF_\w+)=(\S+)", DOCKERFILE.read_text())) == TENSORFLOW
 
 
