@@ -31,14 +31,8 @@ CATEGORIES = [
     {"supercategory": "animal", "id": 17, "name": "cat"},
     {"supercategory": "indoor", "id": 90, "name": "toothbrush"},
 ]
-INFO = {
-    "description": "COCO 2017 Dataset",
-    "url": "http://cocodataset.org",
-    "version": "1.0",
-    "year": 2017,
-    "contributor": "COCO Consortium",
-    "date_created": "2017/09/01",
-}
+INFO = {"description": "COCO 2017 Dataset", "url": "http://cocodataset.org", "version": "1.0", "year": 2017}
+INFO |= {"contributor": "COCO Consortium", "date_created": "2017/09/01"}
 LICENSES = [{"url": "http://creativecommons.org/licenses/by-nc-sa/2.0/", "id": 1, "name": "CC BY-NC-SA License"}]
 
 

@@ -79,8 +79,7 @@ def test_what_pixels_do_not_keep_is_said(
 
 
 @pytest.mark.parametrize(
-    ("mode", "name", "value"),
-    [("RGB", "image/segmentation/class/encoded", 4), ("L", "instance-mask", 4_000)],
+    ("mode", "name", "value"), [("RGB", "image/segmentation/class/encoded", 4), ("L", "instance-mask", 4_000)]
 )
 def test_a_mask_keeps_its_values_in_augmentation(
     mode: str, name: str, value: int, tmp_path: Path, caplog: pytest.LogCaptureFixture

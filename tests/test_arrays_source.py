@@ -248,10 +248,7 @@ def test_a_stored_member_with_an_extra_field_is_found(tmp_path: Path) -> None:
         ({**KERAS, "mean": np.zeros(3)}, ("left out: 1 (mean)",)),
         ({"x": np.asfortranarray(GREY), "y": LABELS, "images": GREY}, ("In doubt: array x", "ascontiguousarray")),
         ({"x": np.array(["a", "b"] * 25, object), "y": LABELS, "images": GREY}, ("In doubt: array x", "left out")),
-        (
-            {"emnist_x": GREY, "y": LABELS[1:]},
-            ("array y", "49 rows", "In doubt: EMNIST", "transpose(0, 2, 1)"),
-        ),
+        ({"emnist_x": GREY, "y": LABELS[1:]}, ("array y", "49 rows", "In doubt: EMNIST", "transpose(0, 2, 1)")),
     ],
 )
 def test_init_names_arrays_that_it_leaves_out_or_doubts(tmp_path: Path, arrays: Any, facts: tuple[str, ...]) -> None:

@@ -228,9 +228,6 @@ def voc(inner: str, head: str = "", root: str = "annotation") -> bytes:
     return f"{head}<{root}>{inner}</annotation>".encode()
 
 
-OBJECT = "<object><name>a</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>2</xmax><ymax>2</ymax></bndbox></object>"
-
-
 def coco(annotations: list[dict[str, object]], first: int = 0) -> Fault | object:
     image = CocoImage(1, path="a.jpg")
     for number, each in enumerate(annotations, first):

@@ -180,7 +180,8 @@ def test_duplicates_are_counted_within_and_across_splits() -> None:
         "within": {"train": 2, "validation": 1, "test": 1},
         "across": {"train": {"test": 2}, "validation": {"test": 1}},
     }
-    pairs = [{(one["split"], rows_by_key(rows)[one["key"]]) for one in pair} for pair in counts["examples"]]
+    texts = {key: text for key, text, _ in rows}
+    pairs = [{(one["split"], texts[one["key"]]) for one in pair} for pair in counts["examples"]]
     assert len(pairs) == 3
     assert {("train", "a"), ("test", "a")} in pairs[:2]  # of two splits first
     assert pairs[2] == {("validation", "b")}
@@ -197,10 +198,6 @@ def test_keys_in_several_splits_are_counted_where_there_can_be_any() -> None:
     (one,), (two,) = (duplicate_warnings({"keys_across": count}) for count in (1, 2))
     assert_names(one, "1 key ", "several splits")
     assert_names(two, "2 keys ", "several splits")
-
-
-def rows_by_key(rows: Sequence[Row]) -> dict[str, str]:
-    return {key: text for key, text, _ in rows}
 
 
 def test_what_is_told_of_duplicates() -> None:
