@@ -133,14 +133,11 @@ def test_records_that_are_no_example_have_a_layout(tmp_path: Path) -> None:
     assert scanned.layouts[numbers[0]] == {"": "no example"}
 
 
-def test_layouts_have_a_limit(tmp_path: Path) -> None:
+def test_layouts_and_named_damage_have_a_limit(tmp_path: Path) -> None:
     rows = [{f"f{number}": 1} for number in range(256)]
     assert len(scan(tfrecords.write(tmp_path / "old/a.tfrecord", rows[:255]), tmp_path).layouts) == 255
     with raises(UserError, "255 layouts", "f255"):
         scan(tfrecords.write(tmp_path / "old/a.tfrecord", rows), tmp_path)
-
-
-def test_damaged_records_are_named_up_to_a_limit(tmp_path: Path) -> None:
     one = tfrecords.framed(tfrecords.example({"a": 1}))
     (tmp_path / "a.tfrecord").write_bytes((one[:-1] + bytes([one[-1] ^ 1])) * (NAMED + 5))
     scanned = scan(tmp_path / "a.tfrecord", tmp_path)

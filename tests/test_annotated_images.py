@@ -54,12 +54,8 @@ COCO_OPTIONS = {"format": "coco", "path": "annotations/*_train2017.json", "image
 YOLO_OPTIONS = {"format": "yolo", "path": "labels/train", "images": "images/train", "names": "data.yaml"}
 ROBOFLOW_OPTIONS = {"format": "yolo", "path": "train", "names": "data.yaml"}
 VOC_OPTIONS = {"format": "voc", "path": ".", "image_list": "ImageSets/Main/train.txt"}
-OPEN_OPTIONS = {
-    "format": "open_images",
-    "path": "train-annotations-bbox.csv",
-    "images": "train",
-    "names": "class-descriptions-boxable.csv",
-}
+OPEN_OPTIONS = {"format": "open_images", "path": "train-annotations-bbox.csv", "images": "train"}
+OPEN_OPTIONS["names"] = "class-descriptions-boxable.csv"
 SAMPLES = [
     (published.write_coco, COCO_OPTIONS,
      (SIZED + b"000000000001.jpg", [2.5, 4, 20.25, 16, 3.5, 4, 20.25, 16], ["cat", "toothbrush"]),

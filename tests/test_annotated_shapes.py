@@ -81,9 +81,6 @@ def test_objects_without_key_points_have_zeros(tmp_path: Path) -> None:
     assert row["keypoints"] == [0] * 6 + EYES + [0] * 6
     (row,) = coco(tmp_path, [box(1)]).rows
     assert row["keypoints"] == [0] * 6
-
-
-def test_the_number_of_key_points_is_that_of_an_annotation_without_names(tmp_path: Path) -> None:
     plain = [{"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}]
     (row,) = coco(tmp_path, [box(1), box(2, 2, keypoints=EYES * 2)], categories=plain).rows
     assert row["keypoints"] == [0] * 12 + EYES * 2
@@ -138,13 +135,10 @@ def test_an_annotation_of_two_files(first: Any, second: Any, count: int, tmp_pat
     assert len(json.loads(row["shapes"])) == len(row["categories"]) == len(row["keypoints"]) // 6 == count
 
 
-def test_columns_that_are_there_are_named(tmp_path: Path) -> None:
+def test_columns_that_are_there_are_named_and_held_where_they_are_asked(tmp_path: Path) -> None:
     names = [coco(tmp_path, [box(1, 2, **fields)], columns={}).plan.names
              for fields in ({}, {"segmentation": [TRIANGLE]}, {"keypoints": EYES})]  # fmt: skip
     assert [{"shapes", "keypoints"} & {*each} for each in names] == [set(), {"shapes"}, {"keypoints"}]
-
-
-def test_what_is_not_asked_is_not_held(tmp_path: Path) -> None:
     chunks = [coco(tmp_path, [box(1, segmentation=[TRIANGLE * 400])], columns=columns).plan.chunks
               for columns in ({"boxes": NUMBERS}, COLUMNS)]  # fmt: skip
     without, held = (chunk.work.rows[0].annotations for (chunk,) in chunks)
@@ -237,12 +231,8 @@ def test_another_form_of_key_points_ends_the_plan(shape: str, tmp_path: Path) ->
     assert FILES.match(f"{tmp_path}/data.yaml")
 
 
-BOXES: Columns = {
-    "image": IMAGE,
-    "id": CATEGORY,
-    "boxes": Column(ColumnType.NUMBER, many=True, multiple=4),
-    "categories": NAMES,
-}
+FOURS = Column(ColumnType.NUMBER, many=True, multiple=4)
+BOXES: Columns = {"image": IMAGE, "id": CATEGORY, "boxes": FOURS, "categories": NAMES}
 CAT, DOG = {"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}
 FIRST, SECOND = [1, 2, 10, 10], [40, 2, 10, 10]
 
@@ -318,14 +308,11 @@ def test_what_is_no_such_id_is_counted(named: Any, tmp_path: Path) -> None:
     assert any("annotations" in note and ": 1 (7)" in note for note in found.plan.notes)
 
 
-def test_two_images_of_one_id_are_no_two_rows(tmp_path: Path) -> None:
+def test_two_images_or_categories_of_one_id(tmp_path: Path) -> None:
     found = of_files(tmp_path, {"images": [image(5), image(5, "2.jpg")], "annotations": [box_of(1, 5, 1)]})
     assert [row["image"] for row in found.rows] == [b"z100 x 50:1.jpg"]
     (reject,) = found.rejects
     assert_malformed(reject, "`id` 5 ")
-
-
-def test_two_names_of_one_category_end_the_plan(tmp_path: Path) -> None:
     with raises(SourceError, "0.json", "`categories`", "id 1 "):
         of_files(tmp_path, {"categories": [CAT, {"id": 1.0, "name": "dog"}], "annotations": []})
 

@@ -193,12 +193,8 @@ def test_a_missing_array_is_named(tmp_path: Path) -> None:
         source(path, image="x_trian").plan(FILES, {"image": IMAGE}, 1 << 23)
 
 
-MNIST = {
-    "train-images-idx3": GREY,
-    "train-labels-idx1": LABELS,
-    "t10k-images-idx3": GREY[:20],
-    "t10k-labels-idx1": LABELS[:20],
-}
+MNIST = {"train-images-idx3": GREY, "train-labels-idx1": LABELS}
+MNIST |= {"t10k-images-idx3": GREY[:20], "t10k-labels-idx1": LABELS[:20]}
 KERAS = dict(zip(("x_train", "y_train", "x_test", "y_test"), MNIST.values(), strict=True))
 PLANAR = np.cumsum(np.ones((30, 3, 8, 8), np.uint8), -1, np.uint8) * np.uint8([1, 5, 9])[:, None, None]
 

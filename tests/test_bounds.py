@@ -339,6 +339,7 @@ def test_boxes_of_two_files_are_joined_in_as_many_steps() -> None:
         assert len(images[0].ids) == count * 3 // 2
         counts.append(Id.compared)
     assert counts[1] <= 3 * counts[0] <= 3_000
+    assert len({hash(_hashed(number * (2**61 - 1))) for number in range(100)}) > 90
 
 
 @pytest.mark.parametrize("known", [1, 2**90, 1.5, "1", None, [1], {"a": [1]}, True])
@@ -348,10 +349,6 @@ def test_a_box_of_two_files_is_known_by_any_id(known: object) -> None:
         image.add({"id": known, "bbox": [1, 2, 3, 4]})
     images[0].join(images[1])
     assert len(images[0].boxes) == (8 if known is None else 4)
-
-
-def test_ids_of_one_hash_are_not_compared_with_each_other() -> None:
-    assert len({hash(_hashed(number * (2**61 - 1))) for number in range(100)}) > 90
 
 
 def test_a_path_is_looked_up_as_often_as_the_list_has_lengths() -> None:
@@ -381,15 +378,12 @@ def test_the_page_prints_the_table() -> None:
     assert listed == [(each.of, each.what, f"{each.most:,}", each.reason) for each in BOUNDS]
 
 
-def test_scans_of_jpegs_in_the_first_image_of_a_tiff_are_counted() -> None:
+def test_scans_in_a_tiff_are_counted_and_what_follows_a_jpeg_has_none() -> None:
     entries, scan = [*SIDES, (259, 3, 1, 7), (324, 4, 1, 70)], b"\xff\xda"
     few, many = (tiff([*entries, (325, 4, 1, 2 * scans)], scan * 99) for scans in (20, 21))
     assert check_header(few, 81).scans == 20
     with raises(ImageError, "TIFF", "21 scans"):
         check_header(many, 81)
-
-
-def test_what_follows_a_jpeg_has_no_scans() -> None:
     progressive = saved(progressive=True)
     film = np.random.default_rng(1).integers(0, 256, 1 << 20, np.uint8).tobytes() + b"\xff\xda" * 200
     assert check_header(progressive + film, 1 << 20) == check_header(progressive, 1 << 20)

@@ -30,15 +30,10 @@ features: {number: {kind: number}, text: {kind: text}}
 """
 
 
-@pytest.mark.parametrize(
-    ("status", "facts"),
-    [
-        (-9, ("(SIGKILL)", "memory", "fewer --processes")),
-        (137, ("(SIGKILL)", "memory", "fewer --processes")),
-        (-11, ("SIGSEGV",)),
-        (1, ("status 1",)),
-    ],
-)
+KILLED = ("(SIGKILL)", "memory", "fewer --processes")
+
+
+@pytest.mark.parametrize(("status", "facts"), [(-9, KILLED), (137, KILLED), (-11, ("SIGSEGV",)), (1, ("status 1",))])
 def test_a_dead_worker_is_one_line(status: int, facts: tuple[str, ...]) -> None:
     message = str(DeadWorkerError(7, status))
     assert_names(message, "worker process 7 ", *facts)

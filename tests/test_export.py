@@ -24,12 +24,8 @@ from tests import published
 from tests.messages import assert_names, raises
 from tests.test_adopt import run
 
-OPTIONS: dict[str, Any] = {
-    "label": {"kind": "category"},
-    "note": {"kind": "raw"},
-    "price": {"kind": "number", "normalize": "none"},
-    "text": {"kind": "text"},
-}
+OPTIONS: dict[str, Any] = {"label": {"kind": "category"}, "note": {"kind": "raw"}, "text": {"kind": "text"}}
+OPTIONS["price"] = {"kind": "number", "normalize": "none"}
 
 
 def write_small(output: Path, *features: str, **changes: Any) -> Dataset:

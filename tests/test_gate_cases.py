@@ -182,6 +182,10 @@ def one_changed(change: Callable[[Image.Image], Any], number: int = NEXT) -> Nig
     return new_day(one, number)
 
 
+def one_picture(rows: Rows) -> Rows:
+    return each(picture=lambda image: rows[0]["picture"])(rows)
+
+
 BAD = [
     Case("half a day is missing", new_day(only(0.5)), "rows_short", is_first=True),
     Case("30 % of a day is missing", new_day(only(0.7))),
@@ -253,12 +257,7 @@ BAD = [
     photo("one image in three is black", darker(0), "pixels", step=3),
     photo("JPEG of quality 2", recompressed(2), "appearance"),
     photo("images are noise", lambda image: Image.effect_noise((40, 30), 80).convert("RGB"), "appearance pixels"),
-    Case(
-        "all images are one",
-        new_day(lambda rows: each(picture=lambda image: rows[0]["picture"])(rows)),
-        "appearance duplicates",
-        "photos",
-    ),
+    Case("all images are one", new_day(one_picture), "appearance duplicates", "photos"),
     photo("images are rotated", lambda image: image.transpose(Image.Transpose.ROTATE_90)),
     photo("images are upside down", ImageOps.flip),
     photo("images are squeezed", lambda image: image.resize((10, 30)), "appearance pixels"),

@@ -134,16 +134,10 @@ def test_records_that_are_not_as_described_are_a_line(other: dict[str, Any], tmp
         list(open_dataset(tmp_path).records("train"))
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("padding_id", 2**70),
-        ("max_length", -1),
-        ("vocabulary_size", 10**30),
-        ("unknown_id", float("nan")),
-        ("first_id", DEEP),
-    ],
-)
+RANGES = {"padding_id": 2**70, "max_length": -1, "vocabulary_size": 10**30, "unknown_id": math.nan, "first_id": DEEP}
+
+
+@pytest.mark.parametrize(("name", "value"), RANGES.items())
 def test_a_description_has_numbers_in_their_range(name: str, value: Any) -> None:
     with raises(DatasetError, f"text.{name}", "out of range", "dataset.json"):
         read_description({**published.FEATURES["text"], name: value})

@@ -428,16 +428,10 @@ def test_several_images_a_row(tmp_path: Path) -> None:
     assert len(messages) == 1
 
 
-@pytest.mark.parametrize(
-    ("key", "known"),
-    [
-        (None, "x/b.png"),
-        (("file_name",), "x/b.png"),
-        (("image",), "x/b.png"),
-        (("t",), "x"),
-        (("t", "file_name"), None),
-    ],
-)
+KEYS = {None: "x/b.png", ("file_name",): "x/b.png", ("image",): "x/b.png", ("t",): "x", ("t", "file_name"): None}
+
+
+@pytest.mark.parametrize(("key", "known"), KEYS.items())
 def test_the_key_of_a_reject(tmp_path: Path, key: tuple[str, ...] | None, known: str | None) -> None:
     fill(tmp_path, csv="file_name,t,n\nx/b.png,x,y\n")
     columns = {"file_name": CATEGORY, "t": CATEGORY, "n": NUMBER, "image": PATH}
