@@ -312,13 +312,10 @@ def test_nonsense_is_refused(more: str, facts: list[str]) -> None:
         parse_spec(f"{SPEC}{more}\n")
 
 
-def test_a_source_of_one_split_contradicts_same_split() -> None:
+def test_options_that_contradict_each_other() -> None:
     with raises(SpecError, "`same_split`", "a source's `split`", "`drop` or `keep`"):
         parse_spec(SPEC.replace("a.jsonl}", "a.jsonl, split: test}") + "duplicates: same_split\n")
     assert parse_spec(SPEC.replace("a.jsonl}", "a.jsonl, split: test}") + "duplicates: drop\n")
-
-
-def test_a_distance_without_near_is_refused() -> None:
     with raises(ValidationError, "`distance`", "`near: true`"):
         Duplicates(distance=3)
 

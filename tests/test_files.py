@@ -170,15 +170,12 @@ def test_json_lines_in_a_bucket(path: str) -> None:
     assert [path for block in blocks for path in block.table["p"].to_pylist()] == [b"fcat/a.png"] * 3
 
 
-def test_images_in_a_bucket() -> None:
+def test_images_and_their_metadata_in_a_bucket() -> None:
     source = reader_of(ImageFolder(format="image_folder", path="fake://data/"))
     plan = source.plan(BeamFiles(), {"image": Column(ColumnType.IMAGE)}, 1 << 20)
     assert list(plan.inputs) == [FileInfo("cat/a.png", 2, 5.0, "", 5.0)]
     [note] = plan.notes
     assert_names(note, "other files", ": 1 (rows.jsonl)")
-
-
-def test_images_with_metadata_in_a_bucket() -> None:
     columns = {"image": Column(ColumnType.IMAGE), "t": Column(ColumnType.TEXT)}
     source = reader_of(ImageFolder(format="image_folder", path="fake://named"))
     [chunk] = source.plan(BeamFiles(), columns, 1 << 20).chunks

@@ -152,13 +152,10 @@ def test_an_invalid_list_of_forgotten_keys_is_a_line(tmp_path: Path, text: str) 
         read_forgotten(open_store(str(tmp_path)))
 
 
-def test_a_pointer_with_invalid_times_is_a_line(tmp_path: Path) -> None:
+def test_invalid_times_and_types_are_a_line(tmp_path: Path) -> None:
     (tmp_path / "LATEST").write_text('{"version": "v", "sequence": 1, "retired": {"u": 1.5}}')
     with raises(DatasetError, "retired.u", "1.5"):
         read_latest(str(tmp_path))
-
-
-def test_a_feature_is_stored_as_a_known_type() -> None:
     with raises(DatasetError, "'uint9'", "dataset.json"):
         Stored("uint9")
 
