@@ -125,39 +125,34 @@ def _lines(rows: int) -> Iterator[str]:
     ends = np.cumsum(lengths)
     for row in range(rows):
         said = [WORDS[word] for word in words[ends[row] - lengths[row] : ends[row]]]
-        yield (
-            json.dumps(
-                {
-                    "id": f"row-{row}",
-                    "image": _picture(pictures[row]),
-                    "text": " ".join(said),
-                    "captions": [" ".join(said[start : start + 2]) for start in range(0, len(said), 2)],
-                    "category": NAMES[names[row, 0]],
-                    "number": float(numbers[row]),
-                    "count": row * (1 << 40) - 5,
-                    "label": NAMES[names[row, 1] % 4],
-                    "tags": NAMES[: lists[row]],
-                    "levels": [float(number) for number in numbers[row : row + lists[row]]],
-                    "triple": [row % 7, row % 11 / 4, -1.5],
-                    "counts": list(range(lists[row])),
-                    "said": [
-                        {"role": "user", "content": " ".join(said[:2])},
-                        {"role": "assistant", "content": " ".join(said), **({"n": [row, None]} if row % 2 else {})},
-                    ],
-                    **({"tools": [{"function": {"name": NAMES[row % 6]}}]} if row % 4 else {}),
-                    "pose": [[place, 1, 2, row % 9, place, row % 3] for place in range(lists[row])],
-                    "grid": [[row, -row, 1], [2, row % 5, 3]],
-                    **({} if row % 7 == 0 else {"steps": [[place / 2, -row % 9] for place in range(1 + lists[row])]}),
-                    "shapes": [{"name": "a", "polygons": [[0, 0, 1, 0, 1, place]]} for place in range(lists[row])],
-                    "frames": [_picture(pictures[row - place]) for place in range(lists[row])],
-                    "boxes": [[place, 1, 2 + row % 3, 2] for place in range(lists[row])],
-                    **({} if row % 5 == 0 else {"gap": row % 1000 / 8}),
-                    **({} if row % 3 == 0 else {"maybe": NAMES[row % 5], "photo": _picture(pictures[row])}),
-                },
-                ensure_ascii=row % 2 == 0,
-            )
-            + "\n"
-        )
+        made = {
+            "id": f"row-{row}",
+            "image": _picture(pictures[row]),
+            "text": " ".join(said),
+            "captions": [" ".join(said[start : start + 2]) for start in range(0, len(said), 2)],
+            "category": NAMES[names[row, 0]],
+            "number": float(numbers[row]),
+            "count": row * (1 << 40) - 5,
+            "label": NAMES[names[row, 1] % 4],
+            "tags": NAMES[: lists[row]],
+            "levels": [float(number) for number in numbers[row : row + lists[row]]],
+            "triple": [row % 7, row % 11 / 4, -1.5],
+            "counts": list(range(lists[row])),
+            "said": [
+                {"role": "user", "content": " ".join(said[:2])},
+                {"role": "assistant", "content": " ".join(said), **({"n": [row, None]} if row % 2 else {})},
+            ],
+            **({"tools": [{"function": {"name": NAMES[row % 6]}}]} if row % 4 else {}),
+            "pose": [[place, 1, 2, row % 9, place, row % 3] for place in range(lists[row])],
+            "grid": [[row, -row, 1], [2, row % 5, 3]],
+            **({} if row % 7 == 0 else {"steps": [[place / 2, -row % 9] for place in range(1 + lists[row])]}),
+            "shapes": [{"name": "a", "polygons": [[0, 0, 1, 0, 1, place]]} for place in range(lists[row])],
+            "frames": [_picture(pictures[row - place]) for place in range(lists[row])],
+            "boxes": [[place, 1, 2 + row % 3, 2] for place in range(lists[row])],
+            **({} if row % 5 == 0 else {"gap": row % 1000 / 8}),
+            **({} if row % 3 == 0 else {"maybe": NAMES[row % 5], "photo": _picture(pictures[row])}),
+        }
+        yield json.dumps(made, ensure_ascii=row % 2 == 0) + "\n"
 
 
 def _picture(number: int) -> str:

@@ -36,40 +36,20 @@ def assets(feature: str) -> str:
 
 
 def category(feature: str, first_id: int) -> dict[str, Any]:
-    return {
-        "kind": "category",
-        "stored": "int64",
-        "vocabulary": assets(feature),
-        "vocabulary_size": len(VOCABULARIES[feature]) + first_id,
-        "unknown_id": 0 if first_id else None,
-        "first_id": first_id,
-    }
+    ids = {"unknown_id": 0 if first_id else None, "first_id": first_id}
+    size = len(VOCABULARIES[feature]) + first_id
+    return {"kind": "category", "stored": "int64", "vocabulary": assets(feature), "vocabulary_size": size, **ids}
 
 
 def image(encoding: str = "png", dtype: str = "float32") -> dict[str, Any]:
-    return {
-        "kind": "image",
-        "stored": "bytes",
-        "encoding": encoding,
-        "shape": [HEIGHT, WIDTH, 3],
-        "dtype": dtype,
-        "offset": [0.0, 1.0, 2.0],
-        "scale": [SCALE, SCALE, SCALE],
-    }
+    pixels = {"shape": [HEIGHT, WIDTH, 3], "dtype": dtype, "offset": [0.0, 1.0, 2.0], "scale": [SCALE, SCALE, SCALE]}
+    return {"kind": "image", "stored": "bytes", "encoding": encoding, **pixels}
 
 
 def text(max_length: int | None = 3) -> dict[str, Any]:
-    return {
-        "kind": "text",
-        "stored": "int64",
-        "length": "varying",
-        "max_length": max_length,
-        "vocabulary": assets("text"),
-        "vocabulary_size": len(WORDS) + 2,
-        "padding_id": 0,
-        "unknown_id": 1,
-        "first_id": 2,
-    }
+    ids = {"vocabulary_size": len(WORDS) + 2, "padding_id": 0, "unknown_id": 1, "first_id": 2}
+    lengths = {"length": "varying", "max_length": max_length}
+    return {"kind": "text", "stored": "int64", **lengths, "vocabulary": assets("text"), **ids}
 
 
 FEATURES: dict[str, dict[str, Any]] = {

@@ -34,12 +34,8 @@ def byte_level() -> Tokenizer:
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    made.train_from_iterator(
-        corpus(),
-        trainers.BpeTrainer(
-            vocab_size=700, special_tokens=["<|endoftext|>"], initial_alphabet=alphabet, show_progress=False
-        ),
-    )
+    options = {"special_tokens": ["<|endoftext|>"], "initial_alphabet": alphabet, "show_progress": False}
+    made.train_from_iterator(corpus(), trainers.BpeTrainer(vocab_size=700, **options))
     return made
 
 

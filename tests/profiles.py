@@ -1,9 +1,11 @@
 """Colour profiles made from nothing (ICC.1): of displays, of grey, and of a press by a table."""
 
+import io
 import struct
 from itertools import product
 
 import numpy as np
+from PIL import Image as Picture
 from PIL import ImageCms
 
 from recordmill.transforms.contract.color_profile import PRIMARIES, SRGB_CURVE, made_profile
@@ -72,3 +74,10 @@ def press() -> bytes:
     head = b"mft1\0\0\0\0" + bytes([4, 3, 2, 0]) + fixed(1, 0, 0, 0, 1, 0, 0, 0, 1)
     table = head + bytes(range(256)) * 4 + nodes + bytes(range(256)) * 3
     return profile(b"CMYK", b"Lab ", {b"wtpt": xyz(*D50), b"A2B0": table}, b"prtr")
+
+
+def in_srgb(picture: Picture.Image, profile: bytes) -> np.ndarray:
+    """Returns the picture's pixels by LittleCMS."""
+    flags, intent = ImageCms.Flags.BLACKPOINTCOMPENSATION, ImageCms.Intent.RELATIVE_COLORIMETRIC
+    source, goal = ImageCms.ImageCmsProfile(io.BytesIO(profile)), ImageCms.createProfile("sRGB")
+    return np.asarray(ImageCms.profileToProfile(picture, source, goal, intent, "RGB", flags=flags))

@@ -34,27 +34,13 @@ LAYOUT = Layout({"train": 60.0, "test": 40.0}, {"train": 4, "test": 2})
 WORDS = ("a", "tree", "über")
 CLASSES = ("dark", "bright")
 FEATURES: dict[str, dict[str, Any]] = {
-    "label": {
-        "kind": "category",
-        "stored": "int64",
-        "vocabulary": "transform_fn/assets/label.vocabulary.txt",
-        "vocabulary_size": 2,
-        "unknown_id": None,
-        "first_id": 0,
-    },
+    "label": {"kind": "category", "stored": "int64", "vocabulary": "transform_fn/assets/label.vocabulary.txt"}
+    | {"vocabulary_size": 2, "unknown_id": None, "first_id": 0},
     "note": {"kind": "raw", "stored": "bytes"},
     "price": {"kind": "number", "stored": "float32", "normalize": "none"},
-    "text": {
-        "kind": "text",
-        "stored": "int64",
-        "length": "varying",
-        "max_length": None,
-        "vocabulary": "transform_fn/assets/text.vocabulary.txt",
-        "vocabulary_size": 5,
-        "padding_id": 0,
-        "unknown_id": 1,
-        "first_id": 2,
-    },
+    "text": {"kind": "text", "stored": "int64", "length": "varying", "max_length": None}
+    | {"vocabulary": "transform_fn/assets/text.vocabulary.txt", "vocabulary_size": 5}
+    | {"padding_id": 0, "unknown_id": 1, "first_id": 2},
 }
 REJECTS = "rejects/rejected-00000-of-00001.jsonl"
 OPERATIONS = ("Placeholder", "StringSplitV2", "LookupTableFindV2", "InitializeTableFromTextFileV2", "Identity")

@@ -31,64 +31,36 @@ CATEGORIES = [
     {"supercategory": "animal", "id": 17, "name": "cat"},
     {"supercategory": "indoor", "id": 90, "name": "toothbrush"},
 ]
-INFO = {
-    "description": "COCO 2017 Dataset",
-    "url": "http://cocodataset.org",
-    "version": "1.0",
-    "year": 2017,
-    "contributor": "COCO Consortium",
-    "date_created": "2017/09/01",
-}
+INFO = {"description": "COCO 2017 Dataset", "url": "http://cocodataset.org", "version": "1.0", "year": 2017}
+INFO |= {"contributor": "COCO Consortium", "date_created": "2017/09/01"}
 LICENSES = [{"url": "http://creativecommons.org/licenses/by-nc-sa/2.0/", "id": 1, "name": "CC BY-NC-SA License"}]
 
 
 def coco_image(number: int) -> dict[str, Any]:
     name = f"{number:012}.jpg"
-    return {
-        "license": 1,
-        "file_name": name,
-        "coco_url": f"http://images.cocodataset.org/train2017/{name}",
-        "height": HEIGHT,
-        "width": WIDTH,
-        "date_captured": "2013-11-14 17:02:52",
-        "flickr_url": f"http://farm7.staticflickr.com/{number}.jpg",
-        "id": number,
-    }
+    file = {"license": 1, "file_name": name, "coco_url": f"http://images.cocodataset.org/train2017/{name}"}
+    file |= {"height": HEIGHT, "width": WIDTH, "date_captured": "2013-11-14 17:02:52"}
+    return file | {"flickr_url": f"http://farm7.staticflickr.com/{number}.jpg", "id": number}
 
 
 def coco_box(known: int, image: int, category: int, box: Sequence[float], crowd: int = 0) -> dict[str, Any]:
     x, y, width, height = box
     polygon = [[x, y, x + width, y, x + width, y + height, x, y + height]]
     mask = {"counts": [0, WIDTH * HEIGHT], "size": [HEIGHT, WIDTH]}
-    return {
-        "segmentation": mask if crowd else polygon,
-        "area": width * height,
-        "iscrowd": crowd,
-        "image_id": image,
-        "bbox": list(box),
-        "category_id": category,
-        "id": known,
-    }
+    shape = {"segmentation": mask if crowd else polygon, "area": width * height, "iscrowd": crowd}
+    return shape | {"image_id": image, "bbox": list(box), "category_id": category, "id": known}
 
 
 def coco_instances(images: Sequence[int], annotations: Sequence[Mapping[str, Any]], **others: Any) -> dict[str, Any]:
     """In the order of the published file: the categories come last."""
-    return {
-        "info": INFO,
-        "licenses": LICENSES,
-        "images": list(map(coco_image, images)),
-        "annotations": list(annotations),
-        "categories": CATEGORIES,
-    } | others
+    head = {"info": INFO, "licenses": LICENSES, "images": list(map(coco_image, images))}
+    return head | {"annotations": list(annotations), "categories": CATEGORIES} | others
 
 
 def coco_captions(images: Sequence[int], captions: Sequence[tuple[int, int, str]]) -> dict[str, Any]:
-    return {
-        "info": INFO,
-        "images": list(map(coco_image, images)),
-        "licenses": LICENSES,
-        "annotations": [{"image_id": image, "id": known, "caption": text} for known, image, text in captions],
-    }
+    annotations = [{"image_id": image, "id": known, "caption": text} for known, image, text in captions]
+    head = {"info": INFO, "images": list(map(coco_image, images)), "licenses": LICENSES}
+    return head | {"annotations": annotations}
 
 
 def write_coco(folder: Path, train: int = 30, validation: int = 6) -> None:

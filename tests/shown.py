@@ -14,27 +14,18 @@ import pyarrow as pa
 from PIL import Image
 
 from recordmill.pipeline.dataset.histogram import Histogram
-from recordmill.pipeline.dataset.manifest import (
-    LATEST_FILE,
-    MANIFEST_FILE,
-    Latest,
-    Manifest,
-    Shard,
-    Split,
-    version_folder,
-)
+from recordmill.pipeline.dataset.manifest import LATEST_FILE, Latest, Manifest, Shard, Split, version_folder
 from recordmill.pipeline.dataset.placement import hash_key
 from recordmill.pipeline.dataset.profile import FILE, FeatureProfile, to_text
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
-from recordmill.pipeline.versions.files import inventory
-from tests.published import VERSION, example
+from tests.published import VERSION, example, write_manifest
 
 SCRIPT = "<script>alert('label')</script>"
 IMAGE = '"><img src=http://127.0.0.1:9/x onerror=alert(1)>'
 CLASSES = (SCRIPT, "\u202eright to left\u202d", "مرحبا", "👩\u200d🔬 lab")
 WORDS = (IMAGE, "</style><style>*{display:none}", "{{ 7 * 7 }}", "&amp;", "שלום", "tab\there", "nul\0")
 KEYS = (b"<b>key</b>/%d", b"\xff\xfe not utf-8 %d", "\u202eexe.gpj %d".encode(), b"javascript:alert(%d)")
-SIZE = 24
+SIZE, INPUTS = 24, "00ff" * 16
 
 FEATURES: dict[str, dict[str, Any]] = {
     "image": {
@@ -99,7 +90,8 @@ def write_version(output: Path, rows: int = 40, **changes: Any) -> Path:
     pair = [{"key": key(0).decode("utf-8", "surrogateescape"), "split": "train"}]
     pair += [{"key": key(rows - 2).decode("utf-8", "surrogateescape"), "split": "test"}]
     exact = {"groups": 1, "rows": 1, "within": {}, "across": {"train": {"test": 1}}, "examples": [pair]}
-    detail = f"'{SCRIPT}' 1.00% → 90.00%"
+    breach = {"rule": "l_infinity", "subject": "label (train)", "figure": 0.9, "limit": 0.1}
+    breach["detail"] = f"'{SCRIPT}' 1.00% → 90.00%"
     manifest = Manifest(
         name="shown",
         version=VERSION,
@@ -115,21 +107,13 @@ def write_version(output: Path, rows: int = 40, **changes: Any) -> Path:
         gate={
             "live": "20261119T120000Z-00000000",
             "figures": {"l_infinity": {"label (train)": 0.9, "label (test)": 0.0}},
-            "breaches": [
-                {"rule": "l_infinity", "subject": "label (train)", "figure": 0.9, "limit": 0.1, "detail": detail}
-            ],
+            "breaches": [breach],
             "not_compared": [],
         },
         spec={"name": "shown", "source": [{"format": "jsonl", "path": IMAGE, "columns": {SCRIPT: "label"}}]},
-        provenance={
-            "built_at": "2026-11-20T12:00:00Z",
-            "packages": {"recordmill": "0.1.0"},
-            "inputs_sha256": "00ff" * 16,
-        },
+        provenance={"built_at": "2026-11-20T12:00:00Z", "packages": {"recordmill": "0.1.0"}, "inputs_sha256": INPUTS},
     )
-    manifest = replace(manifest, **changes)
-    files = inventory(str(folder), [shard.file for split in manifest.splits.values() for shard in split.shards])
-    (folder / MANIFEST_FILE).write_text(replace(manifest, files=files).to_text())
+    write_manifest(folder, replace(manifest, **changes))
     (output / LATEST_FILE).write_text(Latest(VERSION, 1).to_text())
     return folder
 

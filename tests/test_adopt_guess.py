@@ -65,15 +65,12 @@ def test_images_are_the_pixels_of_pillow(form: str, mode: str, tmp_path: Path) -
     [
         (encoded(pixels(1, "RGBA"), "PNG"), ["alpha", "20"]),
         (encoded(Image.fromarray(np.arange(24, dtype=np.uint16).reshape(4, 6)), "PNG"), ["16 bits", "as bytes"]),
-        (encoded(pixels(1), "JPEG", exif=TURNED),
-         ["turned by EXIF", "20"]),
-        (encoded(pixels(1), "PNG", exif=TURNED), ["turned by EXIF", "20"]),
-        (encoded(pixels(1), "WebP", exif=TURNED), ["turned by EXIF", "20"]),
+        *((encoded(pixels(1), form, exif=TURNED), ["turned by EXIF", "20"]) for form in ("JPEG", "PNG", "WebP")),
         (encoded(pixels(1, "P"), "GIF"), ["GIF", "as bytes"]),
         (encoded(pixels(1), "TIFF"), ["TIFF", "as bytes"]),
         (b"\xff\xd8\xff no image", ["bytes"]),
     ],
-)  # fmt: skip
+)
 def test_what_pixels_do_not_keep_is_said(
     data: bytes, facts: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -82,8 +79,7 @@ def test_what_pixels_do_not_keep_is_said(
 
 
 @pytest.mark.parametrize(
-    ("mode", "name", "value"),
-    [("RGB", "image/segmentation/class/encoded", 4), ("L", "instance-mask", 4_000)],
+    ("mode", "name", "value"), [("RGB", "image/segmentation/class/encoded", 4), ("L", "instance-mask", 4_000)]
 )
 def test_a_mask_keeps_its_values_in_augmentation(
     mode: str, name: str, value: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -183,10 +179,8 @@ def test_other_lists_are_no_boxes(
     values: list[float], fact: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     lists = {"bbox/ymin": [0.0], "bbox/xmin": [0.0], "bbox/ymax": values, "bbox/xmax": [1.0]}
-    adopt(
-        tmp_path,
-        [{"image": encoded(pixels(1), "PNG"), **{name: np.array(each) for name, each in lists.items()}}] * ROWS,
-    )
+    row = {"image": encoded(pixels(1), "PNG"), **{name: np.array(each) for name, each in lists.items()}}
+    adopt(tmp_path, [row] * ROWS)
     assert_names(caplog.text, "bbox/", fact)
 
 
@@ -196,32 +190,21 @@ def test_texts_that_begin_like_images_are_bytes(text: bytes, tmp_path: Path) -> 
     assert [each["text"] for each in read(dataset)] == [b"plain", text] * (ROWS // 2)
 
 
-SAID = '{"featuresDict": {"features": {"label": {%s}}}}'
-
-
 @pytest.mark.parametrize(
-    ("said", "classes"),
-    [
-        ('"classLabel": {"numClasses": 1e999}', 2),
-        ('"classLabel": {"numClasses": 30000000}', 2),
-        ('"classLabel": ' + "[" * 2_000_000, 2),
-    ],
-    ids=["infinite", "many", "nested"],
+    "said", ['{"numClasses": 1e999}', '{"numClasses": 30000000}', "[" * 2_000_000], ids=["infinite", "many", "nested"]
 )
-def test_nothing_grows_with_a_stated_number(said: str, classes: int, tmp_path: Path) -> None:
-    rows = [{"label": number % 2} for number in range(ROWS)]
-    dataset = adopt(tmp_path, rows, features__json=SAID % said)
-    assert dataset.manifest.features["label"]["vocabulary_size"] == classes
+def test_nothing_grows_with_a_stated_number(said: str, tmp_path: Path) -> None:
+    text = '{"featuresDict": {"features": {"label": {"classLabel": SAID}}}}'.replace("SAID", said)
+    dataset = adopt(tmp_path, [{"label": number % 2} for number in range(ROWS)], features__json=text)
+    assert dataset.manifest.features["label"]["vocabulary_size"] == 2
 
 
 def test_a_number_of_many_bytes_leaves_out_its_record(tmp_path: Path) -> None:
     good, long = example({"x": 1}), field(3, field(1, b"\x80" * 11 + b"\x01"))
     odd = field(1, field(1, field(1, b"x") + field(2, long)))
     dataset = adopt(tmp_path, [good, odd, good])
-    assert ([each["x"] for each in read(dataset)], dataset.manifest.rejects["by_reason"]) == (
-        [1, 1],
-        {"malformed_row": 1},
-    )
+    assert [each["x"] for each in read(dataset)] == [1, 1]
+    assert dataset.manifest.rejects["by_reason"] == {"malformed_row": 1}
 
 
 def test_features_are_as_many_as_a_person_looks_at(tmp_path: Path) -> None:

@@ -104,6 +104,13 @@ def test_boxes_and_a_label_are_read_as_stated(old: Path) -> None:
     assert batch(dataset)["boxes"].tolist() == [[[0, 0.25, 0.5, 0.75]] * 2] * ROWS
 
 
+def tf_io(form: str, dtype: str, *shape: int, default: Any = None, key: str | None = None) -> Any:
+    """A feature of `tf.io`, without TensorFlow."""
+    made = type(form, (SimpleNamespace,), {})
+    more = {"value_key": key} if key else {"shape": shape, "default_value": default}
+    return made(dtype=SimpleNamespace(name=dtype), **more)
+
+
 BOXES = {"kind": "boxes", "image": "image", "columns": FOUR}
 MISTAKES: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"it": {"kind": "text", "column": "text"}}, ("'it'", "'text'", "format: adopted")),
@@ -141,6 +148,15 @@ MISTAKES: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"it": {"kind": "raw", "column": "some", "default": "x"}}, ("'some'", "'x'", "1 of int64")),
     ({"it": BOXES}, ("'it'", "'image'", "stated before")),
     ({"a b": {"kind": "raw", "column": "id"}}, ("a b",)),
+    ({"idd": tf_io("FixedLenFeature", "int64")}, ("'idd'", "the records hold", "id")),
+    ({"id": tf_io("Tensor", "int64")}, ("'id'", "Tensor", "tf.io")),
+    ({"id": tf_io("FixedLenFeature", "string")}, ("'id'", "bytes", "int64")),
+    ({"list": tf_io("FixedLenFeature", "int64")}, ("'list'", "1 to 3 values", "VarLenFeature")),
+    ({"matrix": tf_io("FixedLenFeature", "float32", 5)}, ("'matrix'", "5 values", "6 values")),
+    ({"some": tf_io("FixedLenFeature", "int64")}, ("'some'", "3 records", "default_value")),
+    ({"some": tf_io("FixedLenFeature", "int64", default=[1, 2])}, ("'some'", "[1, 2]", "int64")),
+    ({"list": tf_io("FixedLenSequenceFeature", "int64", default=7)}, ("'list'", "default_value", "0")),
+    ({"id": tf_io("SparseFeature", "int64", key="id")}, ("'id'", "SparseFeature", "VarLenFeature")),
 ]
 
 
@@ -151,34 +167,6 @@ def test_mistakes_are_refused_with_value_place_and_remedy(
     with raises(UserError, *facts):
         adopt(old, features)
     assert not (old.parent.parent / "out" / "LATEST").exists()
-
-
-def tf_io(form: str, dtype: str, *shape: int, default: Any = None, key: str | None = None) -> Any:
-    """A feature of `tf.io`, without TensorFlow."""
-    made = type(form, (SimpleNamespace,), {})
-    more = {"value_key": key} if key else {"shape": shape, "default_value": default}
-    return made(dtype=SimpleNamespace(name=dtype), **more)
-
-
-@pytest.mark.parametrize(
-    ("name", "given", "facts"),
-    [
-        ("idd", tf_io("FixedLenFeature", "int64"), ("'idd'", "the records hold", "id")),
-        ("id", tf_io("Tensor", "int64"), ("'id'", "Tensor", "tf.io")),
-        ("id", tf_io("FixedLenFeature", "string"), ("'id'", "bytes", "int64")),
-        ("list", tf_io("FixedLenFeature", "int64"), ("'list'", "1 to 3 values", "VarLenFeature")),
-        ("matrix", tf_io("FixedLenFeature", "float32", 5), ("'matrix'", "5 values", "6 values")),
-        ("some", tf_io("FixedLenFeature", "int64"), ("'some'", "3 records", "default_value")),
-        ("some", tf_io("FixedLenFeature", "int64", default=[1, 2]), ("'some'", "[1, 2]", "int64")),
-        ("list", tf_io("FixedLenSequenceFeature", "int64", default=7), ("'list'", "default_value", "0")),
-        ("id", tf_io("SparseFeature", "int64", key="id"), ("'id'", "SparseFeature", "VarLenFeature")),
-    ],
-)
-def test_features_of_tf_io_that_do_not_fit_are_refused(
-    name: str, given: Any, facts: tuple[str, ...], old: Path
-) -> None:
-    with raises(UserError, *facts):
-        adopt(old, {name: given})
 
 
 @pytest.mark.slow

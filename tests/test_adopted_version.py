@@ -191,8 +191,9 @@ def test_a_bucket_gives_each_byte_once_and_the_records_of_a_folder(tmp_path: Pat
         fetched = rows._counters.counts[FETCHED]
 
         assert size - 9 * 8 * 31_000 < fetched < 1.01 * size
-        with raises(DatasetError, f"{url}/old", "files="):
-            remote_elsewhere(url, tmp_path).training_input(batch_size=1)
+        with raises(DatasetError, f"{url}/old", "files="), pytest.MonkeyPatch.context() as patch:
+            patch.setenv("XDG_CACHE_HOME", str(tmp_path / "another"))  # as another user
+            open_dataset(f"{url}/out").training_input(batch_size=1)
         assert open_dataset(f"{url}/out", files=f"{url}/old/part-*").source("train")[5]["id"] == 5
         assert main_code("verify", f"{url}/out") == 0
         first = tmp_path / "big" / "part-0.tfrecord"
@@ -216,13 +217,6 @@ def test_files_and_index_may_lie_apart(is_remote: bool, old: Path, tmp_path: Pat
         assert [dict(each.values) for each in dataset.records("train")] == expected
         rows = dataset.training_input("train", batch_size=1, seed=1, epochs=1, cache=tmp_path / "cache")
         assert len(list(rows.as_numpy())) == len(expected)
-
-
-def remote_elsewhere(url: str, tmp_path: Path) -> Dataset:
-    """Opens a dataset as another user does."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path / "another"))
-        return open_dataset(f"{url}/out")
 
 
 def test_commands_say_what_an_adopted_version_has_not(

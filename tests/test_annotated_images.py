@@ -18,6 +18,7 @@ from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.formats.annotated_rows import ImageList, image_key
 from recordmill.pipeline.sources.formats.json_document import json_items
 from recordmill.pipeline.sources.options import AnnotatedImages
+from recordmill.pipeline.sources.source_reader import SourceReader
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.yaml_document import SpecError
 from tests import published_formats as published
@@ -32,21 +33,29 @@ Change = Callable[[Path], None]
 SIZED = f"z{published.WIDTH} x {published.HEIGHT}:".encode()
 
 
-def taken(folder: Path, columns: Columns = BOXES, chunk_bytes: int = 1 << 20, **options: Any) -> Read:
+def source_of(folder: Path, options: dict[str, Any]) -> SourceReader[Any]:
     paths = {name: str(folder / path) for name, path in options.items() if name != "format"}
-    return read(reader_of(AnnotatedImages(format=options["format"], **paths)), columns, chunk_bytes)
+    return reader_of(AnnotatedImages(format=options["format"], **paths))
+
+
+def taken(folder: Path, columns: Columns = BOXES, chunk_bytes: int = 1 << 20, **options: Any) -> Read:
+    return read(source_of(folder, options), columns, chunk_bytes)
+
+
+def changed(folder: Path, form: str, change: Change) -> Read:
+    """Reads a sample of which something was changed."""
+    make, options = MAKE[form]
+    make(folder)
+    change(folder)
+    return taken(folder, **options)
 
 
 COCO_OPTIONS = {"format": "coco", "path": "annotations/*_train2017.json", "images": "train2017"}
 YOLO_OPTIONS = {"format": "yolo", "path": "labels/train", "images": "images/train", "names": "data.yaml"}
 ROBOFLOW_OPTIONS = {"format": "yolo", "path": "train", "names": "data.yaml"}
 VOC_OPTIONS = {"format": "voc", "path": ".", "image_list": "ImageSets/Main/train.txt"}
-OPEN_OPTIONS = {
-    "format": "open_images",
-    "path": "train-annotations-bbox.csv",
-    "images": "train",
-    "names": "class-descriptions-boxable.csv",
-}
+OPEN_OPTIONS = {"format": "open_images", "path": "train-annotations-bbox.csv", "images": "train"}
+OPEN_OPTIONS["names"] = "class-descriptions-boxable.csv"
 SAMPLES = [
     (published.write_coco, COCO_OPTIONS,
      (SIZED + b"000000000001.jpg", [2.5, 4, 20.25, 16, 3.5, 4, 20.25, 16], ["cat", "toothbrush"]),
@@ -74,14 +83,10 @@ def test_published_samples(
     in_parts = taken(tmp_path, chunk_bytes=20_000, **options)
     assert len(in_parts.plan.chunks) > 3
     assert (in_parts.rows, in_parts.keys) == (found.rows, found.keys)
-    inputs = {Path(reader_path(tmp_path, options, file.path)).resolve() for file in found.plan.inputs}
+    path_of = source_of(tmp_path, options).input_path(FILES)
+    inputs = {Path(path_of(file.path)).resolve() for file in found.plan.inputs}
     assert {tmp_path.resolve() / value for name, value in options.items() if name in ("names", "image_list")} <= inputs
     assert all(path.is_file() for path in inputs)
-
-
-def reader_path(folder: Path, options: dict[str, str], path: str) -> str:
-    paths = {name: str(folder / value) for name, value in options.items() if name != "format"}
-    return reader_of(AnnotatedImages(format=options["format"], **paths)).input_path(FILES)(path)
 
 
 def test_flags_captions_and_ids(tmp_path: Path) -> None:
@@ -188,10 +193,7 @@ MAKE = {
 def test_a_damaged_annotation_costs_its_row(
     form: str, damage: Change, reason: str, facts: list[str], tmp_path: Path
 ) -> None:
-    make, options = MAKE[form]
-    make(tmp_path)
-    damage(tmp_path)
-    found = taken(tmp_path, **options)
+    found = changed(tmp_path, form, damage)
     (reject,) = found.rejects
     assert reject.reason == reason
     assert_names(reject.message, *facts)
@@ -201,13 +203,11 @@ def test_a_damaged_annotation_costs_its_row(
 def test_a_reject_says_where(tmp_path: Path) -> None:
     published.write_coco(tmp_path)
     annotation(0, category_id=91)(tmp_path)
-    paths = {name: str(tmp_path / value) for name, value in COCO_OPTIONS.items() if name != "format"}
-    source = reader_of(AnnotatedImages(format="coco", **paths))
+    source = source_of(tmp_path, COCO_OPTIONS)
     (chunk,) = source.plan(FILES, BOXES, 1 << 20).chunks
     assert source.locate(chunk, 1) == ("captions_train2017.json", 2)
     published.write_yolo(tmp_path)
-    paths = {name: str(tmp_path / value) for name, value in YOLO_OPTIONS.items() if name != "format"}
-    source = reader_of(AnnotatedImages(format="yolo", **paths))
+    source = source_of(tmp_path, YOLO_OPTIONS)
     (chunk,) = source.plan(FILES, BOXES, 1 << 20).chunks
     assert [source.locate(chunk, row) for row in (0, 1)] == [("000000.jpg", None), ("000001.txt", None)]
 
@@ -229,10 +229,7 @@ def test_a_box_that_leaves_its_image_stays_as_it_is(
     form: str, change: Change, box: list[float], noted: str | None, tmp_path: Path
 ) -> None:
     """`kind: boxes` cuts it; a plan that reads all boxes has a note."""
-    make, options = MAKE[form]
-    make(tmp_path)
-    change(tmp_path)
-    found = taken(tmp_path, **options)
+    found = changed(tmp_path, form, change)
     assert any(row["boxes"][:4] == box for row in found.rows)
     assert found.rejects == []
     if noted:
@@ -256,10 +253,7 @@ NOTES = [
 
 @pytest.mark.parametrize(("form", "damage", "facts"), NOTES)
 def test_what_belongs_to_no_row_is_counted(form: str, damage: Change, facts: list[str], tmp_path: Path) -> None:
-    make, options = MAKE[form]
-    make(tmp_path)
-    damage(tmp_path)
-    found = taken(tmp_path, **options)
+    found = changed(tmp_path, form, damage)
     assert [note for note in found.plan.notes if all(fact in note for fact in facts)], found.plan.notes
     assert found.rejects == []
 
@@ -284,11 +278,8 @@ ERRORS = [
 
 @pytest.mark.parametrize(("form", "damage", "facts"), ERRORS)
 def test_what_is_no_such_format_is_one_line(form: str, damage: Change, facts: list[str], tmp_path: Path) -> None:
-    make, options = MAKE[form]
-    make(tmp_path)
-    damage(tmp_path)
     with raises(SourceError, *facts) as error:
-        taken(tmp_path, **options)
+        changed(tmp_path, form, damage)
     assert "\n" not in str(error.value)
 
 
@@ -299,11 +290,8 @@ def test_files_of_coco_are_joined_by_image(tmp_path: Path) -> None:
     published.write_json(tmp_path / "a/instances.json", first)
     published.write_json(tmp_path / "a/person_keypoints.json", again)
     found = taken(tmp_path, BOXES | {"id": CATEGORY}, format="coco", path="a/*.json", images="images")
-    assert [(row["id"], row["categories"]) for row in found.rows] == [
-        ("1", ["cat", "person"]),
-        ("2", ["toothbrush"]),
-        ("3", []),
-    ]
+    rows = [(row["id"], row["categories"]) for row in found.rows]
+    assert rows == [("1", ["cat", "person"]), ("2", ["toothbrush"]), ("3", [])]
 
 
 def test_an_image_that_a_file_lists_twice_is_two_rows_of_one_key(tmp_path: Path) -> None:
@@ -319,10 +307,8 @@ def test_without_images_paths_are_relative_to_the_json(tmp_path: Path) -> None:
         one = published.coco_instances([1], [published.coco_box(1, 1, 17, (1, 2, 3, 4))])
         published.write_json(tmp_path / split / "_annotations.coco.json", one)
     found = taken(tmp_path, format="coco", path="*/_annotations.coco.json")
-    assert [row["image"] for row in found.rows] == [
-        SIZED + b"train/000000000001.jpg",
-        SIZED + b"valid/000000000001.jpg",
-    ]
+    images = [row["image"] for row in found.rows]
+    assert images == [SIZED + b"train/000000000001.jpg", SIZED + b"valid/000000000001.jpg"]
 
 
 PAIRS = [
@@ -348,6 +334,8 @@ LISTED = [
     (["n01/n01_9 12"], "Data/train/n01/n01_9.JPEG", True),
     (["2008.01"], "JPEGImages/2008.01.jpg", True),
     (["2008.01"], "JPEGImages/2008.jpg", False),
+    ([r".\images\train\9.jpg"], "images/train/9.jpg", True),
+    ([r".\images\train\9.jpg"], "images/val/9.jpg", False),
     ([""], "9.jpg", False),
     (None, "9.jpg", True),
 ]

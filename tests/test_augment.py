@@ -143,13 +143,8 @@ EVERY = [
     RandomApply([RandomFlip(1), ColorJitter(0.4)]),
     Views([RandomFlip(), RandomCutout(2)]),
 ]
-CHAINS = [
-    *([each] for each in EVERY),
-    *(EVERY[start : start + 3] for start in range(len(EVERY) - 2)),
-    EVERY,
-    EVERY[::-1],
-    [],
-]
+CHAINS = [*([each] for each in EVERY), *(EVERY[start : start + 3] for start in range(len(EVERY) - 2))]
+CHAINS += [EVERY, EVERY[::-1], []]
 
 
 @with_each_library

@@ -144,14 +144,11 @@ def test_blur_is_a_gaussian(shape: tuple[int, int, int], kernel: int, sigma: flo
         assert np.abs(changed(pixels, change) - exactly_blurred(pixels, kernel, sigma)).max() <= 1
 
 
-def test_deviations_are_spread_over_their_range() -> None:
+def test_deviations_are_spread_over_their_range_and_no_tap_is_negative() -> None:
     narrow, wide = GaussianBlur(5, (0.5, 2.0)).draw(np.array([[0.0], [1.0]]))
     for values, sigma in ((narrow, 0.5), (wide, 2.0)):
         taps = np.exp(-0.5 * (np.arange(-2, 3) / sigma) ** 2)
         np.testing.assert_allclose(values, (taps / taps.sum())[2:], atol=6e-4)
-
-
-def test_no_tap_of_the_largest_kernels_is_negative() -> None:
     spread = np.geomspace(1e-5, 1, 4000)[:, np.newaxis]
     for kernel in range(1, 100, 2):
         taps = GaussianBlur(kernel, (0.01, 1000.0)).draw(spread)
@@ -407,13 +404,8 @@ def test_colours_are_rounded_as_whole_numbers_are(shape: tuple[int, int], channe
 @with_each_library
 def test_each_colour_does_what_it_is_called() -> None:
     before = image(8, 8)
-    spread = {}
-    for name, factors in {
-        "low": (0.5, 0, 0, 0),
-        "flat": (0, 1, 0, 0),
-        "grey": (0, 0, 1, 0),
-        "hue": (0, 0, 0, 0.5),
-    }.items():
+    spread, given = {}, {"low": (0.5, 0, 0, 0), "flat": (0, 1, 0, 0), "grey": (0, 0, 1, 0), "hue": (0, 0, 0, 0.5)}
+    for name, factors in given.items():
         spread[name] = apply(before, None, [ColorJitter(*factors)], drawn(ColorJitter(*factors), 0, 0, 0, 0))[0]
     np.testing.assert_array_equal(spread["low"], (before.astype(int) + 1) // 2)
     assert len(np.unique(spread["flat"])) == 1

@@ -260,11 +260,13 @@ def test_a_template_that_cannot_run_is_told_before_a_row_is_read() -> None:
         ChatTemplate("\n{% for %}", where="a.jinja")
 
 
-def test_templates_of_a_config() -> None:
+def test_templates_and_special_tokens_of_a_config() -> None:
     several = [{"name": "default", "template": "a"}, {"name": "tool_use", "template": "b"}]
     assert read_template({"chat_template": "a"}) == "a"
     assert read_template({"chat_template": several}) == "a"
     assert read_template({"chat_template": several}, tools=True) == "b"
+    config = {"bos_token": {"content": "<s>"}, "eos_token": "</s>", "add_bos_token": True, "unk_token": None}
+    assert named_tokens(config) == {"bos_token": "<s>", "eos_token": "</s>"}
 
 
 def files(**given: str) -> Learned:
@@ -283,11 +285,6 @@ def test_a_template_beside_the_model() -> None:
     ):
         with raises(UserError, *facts):
             files(**given)
-
-
-def test_special_tokens_of_a_config() -> None:
-    config = {"bos_token": {"content": "<s>"}, "eos_token": "</s>", "add_bos_token": True, "unk_token": None}
-    assert named_tokens(config) == {"bos_token": "<s>", "eos_token": "</s>"}
 
 
 def test_blocks_are_found() -> None:

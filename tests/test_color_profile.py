@@ -12,7 +12,6 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image as Picture
-from PIL import ImageCms
 
 from recordmill import open_dataset
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
@@ -38,6 +37,7 @@ from tests.profiles import (
     display,
     fixed,
     grey,
+    in_srgb,
     press,
     profile,
     srgb_points,
@@ -94,11 +94,8 @@ def test_a_profile_is_found_in_every_format(form: str) -> None:
     for data in (P3, press(), long):
         file = saved(LARGE, form, icc_profile=data)
         assert foreign_profile(file, read_header(file).format) == data
-    for none in (
-        saved(LARGE, form),
-        saved(LARGE, form, icc_profile=SRGB),
-        saved(LARGE, form, icc_profile=display(PARA)),
-    ):
+    for own in ({}, {"icc_profile": SRGB}, {"icc_profile": display(PARA)}):
+        none = saved(LARGE, form, **own)
         assert foreign_profile(none, read_header(none).format) == b""
 
 
@@ -126,20 +123,13 @@ def test_png_is_srgb_unless_it_has_an_icc_profile(chunks: dict[str, bytes], name
     assert (profile_name(profile) if (profile := foreign_profile(described(**chunks), "PNG")) else None) == name
 
 
-def converted(picture: Picture.Image, data: bytes, mode: str = "RGB") -> np.ndarray:
-    """Returns the picture's pixels by LittleCMS."""
-    flags, intent = ImageCms.Flags.BLACKPOINTCOMPENSATION, ImageCms.Intent.RELATIVE_COLORIMETRIC
-    source, goal = ImageCms.ImageCmsProfile(io.BytesIO(data)), ImageCms.createProfile("sRGB")
-    return np.asarray(ImageCms.profileToProfile(picture, source, goal, intent, mode, flags=flags))
-
-
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "TIFF", "AVIF", "HEIF"])
 @pytest.mark.parametrize("data", [P3, ADOBE, PROPHOTO])
 def test_colours_become_those_of_srgb(form: str, data: bytes) -> None:
     file = saved(LARGE, form, icc_profile=data)
     for compress in (True, False):
         ready = decodable(file, MAX_PIXELS | {"compress": compress})
-        np.testing.assert_array_equal(opened(ready), converted(Picture.open(io.BytesIO(file)).convert("RGB"), data))
+        np.testing.assert_array_equal(opened(ready), in_srgb(Picture.open(io.BytesIO(file)).convert("RGB"), data))
         assert decodable(ready, MAX_PIXELS) is ready
     assert not np.array_equal(opened(decodable(file, MAX_PIXELS | {"color": "ignore"})), opened(ready))
 
@@ -158,7 +148,7 @@ def test_inks_greys_and_palettes_are_converted(picture: Picture.Image, form: str
     file = saved(picture, form, icc_profile=data)
     plain = Picture.open(io.BytesIO(file))
     plain = plain.convert("RGB") if plain.mode == "P" else plain
-    expected = converted(plain, data)
+    expected = in_srgb(plain, data)
     got = Picture.open(io.BytesIO(decodable(file, MAX_PIXELS)))
     assert got.mode == ("L" if plain.mode == "L" else "RGB")
     assert np.abs(np.asarray(got.convert("RGB")).astype(int) - expected).max() <= 1
@@ -169,9 +159,9 @@ def test_a_grey_image_may_have_a_profile_of_colours_and_alpha_stays() -> None:
     alpha.putalpha(Picture.fromarray(PIXELS[..., 1]))
     got = opened(decodable(saved(alpha, "PNG", icc_profile=ADOBE), MAX_PIXELS), "RGBA")
     np.testing.assert_array_equal(got[..., 3], PIXELS[..., 1])
-    np.testing.assert_array_equal(got[..., :3], converted(Picture.fromarray(PIXELS), ADOBE))
+    np.testing.assert_array_equal(got[..., :3], in_srgb(Picture.fromarray(PIXELS), ADOBE))
     plain = opened(decodable(saved(PIXELS[..., 0], "PNG", icc_profile=ADOBE), MAX_PIXELS))
-    np.testing.assert_array_equal(plain, converted(Picture.fromarray(PIXELS[..., 0]).convert("RGB"), ADOBE))
+    np.testing.assert_array_equal(plain, in_srgb(Picture.fromarray(PIXELS[..., 0]).convert("RGB"), ADOBE))
 
 
 READER = BuildImageReader(BeamFiles(), [""], "")
@@ -230,7 +220,7 @@ def test_what_was_a_jpeg_is_stored_as_jpeg_and_upright(compress: bool) -> None:
         keys = options(size=(160, 120), store=store, quality=100, chroma="4:4:4")
         data = as_jpeg(stored_image(tf.constant(decodable(file, limits)), keys)[""].numpy(), keys)
         assert data.startswith(magic)
-        expected = np.rot90(converted(Picture.open(io.BytesIO(file)), P3), 3)
+        expected = np.rot90(in_srgb(Picture.open(io.BytesIO(file)), P3), 3)
         assert np.abs(opened(data).astype(int) - expected).mean() <= 1.5
     parts = stored_image(tf.constant(decodable(file, limits)), options(store="original", size=None))
     assert parts["orientation"].numpy() == 6

@@ -95,10 +95,7 @@ def test_a_mistake_is_one_line_and_no_traceback(tmp_path: Path, arguments: list[
 
 @pytest.mark.parametrize(
     ("options", "sent", "status"),
-    [
-        ([], signal.SIGINT, 130),
-        pytest.param(["--processes", "2"], signal.SIGTERM, 143, marks=pytest.mark.nightly),
-    ],
+    [([], signal.SIGINT, 130), pytest.param(["--processes", "2"], signal.SIGTERM, 143, marks=pytest.mark.nightly)],
 )
 def test_a_signal_ends_everything_and_says_how_to_go_on(
     tmp_path: Path, options: list[str], sent: signal.Signals, status: int

@@ -30,15 +30,10 @@ features: {number: {kind: number}, text: {kind: text}}
 """
 
 
-@pytest.mark.parametrize(
-    ("status", "facts"),
-    [
-        (-9, ("(SIGKILL)", "memory", "fewer --processes")),
-        (137, ("(SIGKILL)", "memory", "fewer --processes")),
-        (-11, ("SIGSEGV",)),
-        (1, ("status 1",)),
-    ],
-)
+KILLED = ("(SIGKILL)", "memory", "fewer --processes")
+
+
+@pytest.mark.parametrize(("status", "facts"), [(-9, KILLED), (137, KILLED), (-11, ("SIGSEGV",)), (1, ("status 1",))])
 def test_a_dead_worker_is_one_line(status: int, facts: tuple[str, ...]) -> None:
     message = str(DeadWorkerError(7, status))
     assert_names(message, "worker process 7 ", *facts)
@@ -64,15 +59,12 @@ def die() -> None:
 
 def test_a_dead_worker_ends_the_build() -> None:
     ended = Ended()
+    assert Watch(ended).dead_worker(0) is None
     with Watch(ended) as watch:
         threading.Thread(target=die).start()
         assert ended.is_set.wait(60)
         assert watch.dead_worker(0) is ended.errors[0]
     assert isinstance(ended.errors[0], DeadWorkerError)
-
-
-def test_no_worker_has_died() -> None:
-    assert Watch(Ended()).dead_worker(0) is None
 
 
 def test_a_check_that_raises_ends_the_build_once() -> None:

@@ -53,28 +53,20 @@ def test_the_image_has_the_packages_of_the_tests_without_the_tools() -> None:
     assert not {"pytest", "moto", "mypy", "ruff"} & {*image}
 
 
-def test_nothing_is_installed_that_no_hash_was_noted_for() -> None:
+def test_what_is_installed_has_a_hash_and_a_base_image_a_digest() -> None:
     steps = re.split(r"\n(?=[A-Z]+ )", DOCKERFILE.read_text().replace("\\\n", ""))
     installs = re.findall(r"pip install ([^&\n]*)", "\n".join(step for step in steps if step.startswith("RUN")))
     assert len(installs) == 3
     assert all("--require-hashes" in step or "--offline" in step for step in installs)
-
-
-def test_base_images_are_pinned_by_digest() -> None:
     images = re.findall(r"^ARG (\w+)=(\S+[:/]\S+)$", DOCKERFILE.read_text(), re.MULTILINE)
     pinned = {name for name, image in images if re.search(r"@sha256:[0-9a-f]{64}$", image)}
     assert pinned == {name for name, _ in images} - {"FLEX_TEMPLATE_LAUNCHER"}
-    assert all(
-        image.startswith("${") or image == "recordmill"
-        for image in re.findall(r"^FROM (\S+)", DOCKERFILE.read_text(), re.M)
-    )
+    stages = re.findall(r"^FROM (\S+)", DOCKERFILE.read_text(), re.MULTILINE)
+    assert all(image.startswith("${") or image == "recordmill" for image in stages)
 
 
-def test_the_entry_point_for_workers_is_that_of_the_locked_beam() -> None:
+def test_workers_have_the_locked_beam_and_the_variables_of_the_command() -> None:
     assert f"ARG BEAM_VERSION={pins(LOCK)['apache-beam']}\n" in DOCKERFILE.read_text()
-
-
-def test_workers_have_the_variables_of_the_command() -> None:
     assert dict(re.findall(r"\b(TF_\w+)=(\S+)", DOCKERFILE.read_text())) == TENSORFLOW
 
 

@@ -106,17 +106,14 @@ def test_no_container_is_root_or_can_become_it_or_writes_outside_its_volumes(nam
     command_of(container)
 
 
-def flink_job() -> dict[str, Any]:
-    return dict(yaml.safe_load((DEPLOY / "flink/build.yaml").read_text())["spec"])
-
-
 @pytest.mark.parametrize("flink", [False, True])
 @pytest.mark.parametrize(("status", "gateway"), [(0, True), (4, True), (75, False), (4, False)])
 def test_the_pods_metrics_go_to_the_gateway_and_its_status_is_the_builds(
     tmp_path: Path, status: int, *, gateway: bool, flink: bool
 ) -> None:
     """Runs the pod's script with fake programs for `recordmill` and `curl`, which may fail."""
-    job = flink_job() if flink else cronjob("recordmill-nightly")["jobTemplate"]["spec"]
+    of_flink = yaml.safe_load((DEPLOY / "flink/build.yaml").read_text())["spec"]
+    job = of_flink if flink else cronjob("recordmill-nightly")["jobTemplate"]["spec"]
     (container,) = job["template"]["spec"]["containers"]
     for name, code in {"recordmill": status, "curl": 7}.items():
         (tmp_path / name).write_text(f'#!/bin/sh\necho {name} "$@"\nexit {code}\n')

@@ -196,10 +196,8 @@ def test_values_that_moved_are_figures(tmp_path: Path) -> None:
     before, after = two_versions(tmp_path, lambda folder: with_profile(folder, 150))
     with_profile(Path(str(before.folder)), 100)
     report = diff(before, after, rows=False)
-    assert [(figure.rule, figure.subject) for figure in report.values] == [
-        ("jensen_shannon", "label (train)"),
-        ("l_infinity", "label (train)"),
-    ]
+    figures = [(figure.rule, figure.subject) for figure in report.values]
+    assert figures == [("jensen_shannon", "label (train)"), ("l_infinity", "label (train)")]
     (line,) = (line for line in report.lines() if "l_infinity" in line)
     assert_names(line, "label (train)", 0.25, "'bright' 50.00% → 75.00%")
     assert json.loads(json.dumps(report.to_json()))["values"][1]["figure"] == 0.25

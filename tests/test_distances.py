@@ -42,15 +42,12 @@ def test_l_infinity(before: dict[str, int], after: dict[str, int], expected: tup
     assert l_infinity(before, after) == expected
 
 
-def test_jensen_shannon_is_that_of_its_definition() -> None:
+def test_jensen_shannon_and_population_stability_index_are_those_of_their_definitions() -> None:
     expected = (math.log2(0.5 / 0.375) * 0.5 + math.log2(0.5 / 0.625) * 0.5) / 2
     expected += (math.log2(0.25 / 0.375) * 0.25 + math.log2(0.75 / 0.625) * 0.75) / 2
     assert jensen_shannon([5, 5], [10, 30]) == pytest.approx(expected)
     assert jensen_shannon([1, 0], [0, 1]) == 1.0
     assert jensen_shannon([2, 1, 0], [0, 1, 2]) == pytest.approx(2 / 3)  # bins of one side alone count by their share
-
-
-def test_population_stability_index_is_that_of_its_definition() -> None:
     expected = (0.25 - 0.5) * math.log(0.25 / 0.5) + (0.75 - 0.5) * math.log(0.75 / 0.5)
     assert population_stability_index([5, 5], [10, 30]) == pytest.approx(expected)
     empty = (0.5 - 1.0) * math.log(0.5) + (0.5 - 1e-4) * math.log(0.5 / 1e-4)

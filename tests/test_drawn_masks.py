@@ -14,7 +14,6 @@ from recordmill.transforms.contract.bounds import Bound, ImageError
 from tests.messages import raises
 
 NAMES = ["background", "a", "b", "c"]
-BY_DAY = 500
 Shape = dict[str, Any]
 
 
@@ -74,8 +73,8 @@ def expected(height: int, width: int, shapes: list[Shape], draw: str, ignore: in
     return full
 
 
-def check(seeds: range) -> None:
-    for seed in seeds:
+def test_shapes_are_drawn_as_pycocotools_draws_them() -> None:
+    for seed in range(500):
         height, width, shapes = made(seed)
         data = json.dumps(shapes).encode()
         for draw in ("classes", "instances"):
@@ -86,10 +85,6 @@ def check(seeds: range) -> None:
             alone = drawn(json.dumps([shape]).encode(), options("objects"), height, width, number)
             pixels = as_coco_does(shape, height, width)
             np.testing.assert_array_equal(alone, np.zeros_like(alone) if pixels is None else pixels, str(seed))
-
-
-def test_shapes_are_drawn_as_pycocotools_draws_them() -> None:
-    check(range(BY_DAY))
 
 
 def test_relative_polygons_are_shares_of_the_sides() -> None:

@@ -174,13 +174,11 @@ def test_duplicates_are_counted_within_and_across_splits() -> None:
     files = contents(in_chunks(rows, 5))
     found = members(all_take_part(fingerprints(pa.concat_tables(files), "hash", "sample")))
     counts = published(count(found), LAYOUT.splits, lambda chunk: files[chunk])
-    assert {name: counts[name] for name in ("groups", "rows", "within", "across")} == {
-        "groups": 3,
-        "rows": 6,
-        "within": {"train": 2, "validation": 1, "test": 1},
-        "across": {"train": {"test": 2}, "validation": {"test": 1}},
-    }
-    pairs = [{(one["split"], rows_by_key(rows)[one["key"]]) for one in pair} for pair in counts["examples"]]
+    assert (counts["groups"], counts["rows"]) == (3, 6)
+    assert counts["within"] == {"train": 2, "validation": 1, "test": 1}
+    assert counts["across"] == {"train": {"test": 2}, "validation": {"test": 1}}
+    texts = {key: text for key, text, _ in rows}
+    pairs = [{(one["split"], texts[one["key"]]) for one in pair} for pair in counts["examples"]]
     assert len(pairs) == 3
     assert {("train", "a"), ("test", "a")} in pairs[:2]  # of two splits first
     assert pairs[2] == {("validation", "b")}
@@ -197,10 +195,6 @@ def test_keys_in_several_splits_are_counted_where_there_can_be_any() -> None:
     (one,), (two,) = (duplicate_warnings({"keys_across": count}) for count in (1, 2))
     assert_names(one, "1 key ", "several splits")
     assert_names(two, "2 keys ", "several splits")
-
-
-def rows_by_key(rows: Sequence[Row]) -> dict[str, str]:
-    return {key: text for key, text, _ in rows}
 
 
 def test_what_is_told_of_duplicates() -> None:
@@ -280,13 +274,8 @@ def test_a_picture_with_another_text_is_another_content() -> None:
 def test_all_types_of_values_are_compared() -> None:
     def of(**changes: Any) -> bytes:
         values = {"n": 1.5, "i": 7, "l": [1.0, 2.0], "b": b"x", "c": [b"y", b"z"]} | changes
-        types = {
-            "n": pa.float32(),
-            "i": pa.int64(),
-            "l": pa.list_(pa.float32()),
-            "b": pa.binary(),
-            "c": pa.list_(pa.binary()),
-        }
+        flat = {"n": pa.float32(), "i": pa.int64(), "b": pa.binary()}
+        types = {**flat, "l": pa.list_(pa.float32()), "c": pa.list_(pa.binary())}
         rows = pa.table({name: pa.array([None, values[name]], kind).slice(1) for name, kind in types.items()})
         return digest_rows(rows, list(types), {})[0]
 
@@ -323,13 +312,10 @@ def test_nonsense_is_refused(more: str, facts: list[str]) -> None:
         parse_spec(f"{SPEC}{more}\n")
 
 
-def test_a_source_of_one_split_contradicts_same_split() -> None:
+def test_options_that_contradict_each_other() -> None:
     with raises(SpecError, "`same_split`", "a source's `split`", "`drop` or `keep`"):
         parse_spec(SPEC.replace("a.jsonl}", "a.jsonl, split: test}") + "duplicates: same_split\n")
     assert parse_spec(SPEC.replace("a.jsonl}", "a.jsonl, split: test}") + "duplicates: drop\n")
-
-
-def test_a_distance_without_near_is_refused() -> None:
     with raises(ValidationError, "`distance`", "`near: true`"):
         Duplicates(distance=3)
 

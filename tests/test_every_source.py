@@ -161,8 +161,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def raw(inputs: Path) -> list[Row]:
     """The rows with every column in each; a flat list of boxes, since not every format nests."""
     lines = [line for file in sorted(inputs.glob("?.jsonl")) for line in file.read_text().splitlines()]
-    rows = [{"gap": None, "maybe": None, "photo": None, "steps": None} | json.loads(line) for line in lines]
-    rows = [{"tools": None} | row for row in rows]
+    rows = [dict.fromkeys(("tools", "gap", "maybe", "photo", "steps")) | json.loads(line) for line in lines]
     return [row | {"boxes": [float(n) for box in row["boxes"] for n in box]} for row in rows]
 
 
@@ -194,11 +193,7 @@ def keyed(folder: Path, source: str, columns: dict[str, str]) -> dict[bytes, Row
             rows, rejects = key_rows(block, chunk, work.schema, work.layout)
             assert rejects == []
             for row in rows.to_pylist():
-                kept = {
-                    name: value
-                    for name, value in row.items()
-                    if name not in ("@source", "@chunk", "@position", "@group")
-                }
+                kept = {name: row[name] for name in row.keys() - {"@source", "@chunk", "@position", "@group"}}
                 for name in ("image", "missing", "mask", "any", "frames"):
                     kept[name] = _bytes(pictures, chunk.source, row[name])
                 found[row["@key"]] = kept

@@ -50,10 +50,6 @@ def test_every_value_comes_back(rows: list[tuple[Any, ...]]) -> None:
     assert parsed["ids"].to_list() == [row[4] for row in rows]
 
 
-def test_no_rows_give_no_examples() -> None:
-    assert encode([], stored([])) == []
-
-
 ONE = (b"k", -1, 0x3FC00000, b"\xff", [2, 300])
 FEATURES_OF_ONE = (
     b"\n\x17\n\x05count\x12\x0e\x1a\x0c\n\n\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
@@ -77,6 +73,7 @@ def test_the_bytes_do_not_depend_on_the_order_of_features(order) -> None:
 
 def test_rows_that_the_graph_gives_are_encoded_one_by_one() -> None:
     rows = [ONE, (b"l", 0, 0, b"", [])]
+    assert encode([], stored([])) == []
     assert encode([b"k", b"l"], stored(rows)) == [*encode([b"k"], stored(rows[:1])), *encode([b"l"], stored(rows[1:]))]
 
 

@@ -14,7 +14,6 @@ import pytest
 from PIL import Image
 
 from recordmill.dataset import Dataset, open_dataset
-from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.dataset.manifest import Span
 from recordmill.pipeline.export.export import ExportError, export, image_file
 from recordmill.pipeline.inspection import StoredImage, read_records
@@ -22,13 +21,10 @@ from recordmill.transforms.contract.image_parts import without_metadata
 from recordmill.transforms.contract.kinds.image import ImageDescription, PixelOptions
 from tests import published
 from tests.messages import assert_names, raises
+from tests.test_adopt import run
 
-OPTIONS: dict[str, Any] = {
-    "label": {"kind": "category"},
-    "note": {"kind": "raw"},
-    "price": {"kind": "number", "normalize": "none"},
-    "text": {"kind": "text"},
-}
+OPTIONS: dict[str, Any] = {"label": {"kind": "category"}, "note": {"kind": "raw"}, "text": {"kind": "text"}}
+OPTIONS["price"] = {"kind": "number", "normalize": "none"}
 
 
 def write_small(output: Path, *features: str, **changes: Any) -> Dataset:
@@ -42,13 +38,6 @@ def write_small(output: Path, *features: str, **changes: Any) -> Dataset:
 def exported(to: Path) -> list[dict[str, Any]]:
     """Reads the rows of an export as Parquet."""
     return [row for file in sorted((to / "data").iterdir()) for row in pq.read_table(file).to_pylist()]
-
-
-def run(*arguments: object) -> int:
-    """Runs the command; gives its exit code."""
-    with pytest.raises(SystemExit) as end:
-        main([*map(str, arguments)])
-    return int(str(end.value.code))
 
 
 def image_feature(encoding: str = "original") -> ImageDescription:

@@ -116,11 +116,7 @@ def test_links_are_followed_and_broken_ones_are_listed_empty(tree: Path) -> None
         (tree / "links" / name).symlink_to(target)
     os.mkfifo(tree / "links" / "pipe")
     found = {os.path.relpath(file.path, tree): file.bytes for file in BeamFiles().match(f"{tree}/links/**")}
-    assert {name: found[name] for name in ("links/broken", "links/self", "links/to_x/a.jsonl")} == {
-        "links/broken": 0,
-        "links/self": 0,
-        "links/to_x/a.jsonl": 9,
-    }
+    assert {"links/broken": 0, "links/self": 0, "links/to_x/a.jsonl": 9}.items() <= found.items()
     assert "links/up/a.jsonl" in found
     assert not [name for name in found if name.startswith("links/up/links/up") or name.endswith("pipe")]
 
@@ -166,27 +162,20 @@ def test_a_bucket_that_cannot_be_listed_is_an_os_error() -> None:
 @pytest.mark.parametrize("path", ["fake://data/rows.jsonl", "fake://data/*.jsonl", "fake://data", "fake://data/"])
 def test_json_lines_in_a_bucket(path: str) -> None:
     source = reader_of(JsonLines(format="jsonl", path=path))
-    plan = source.plan(BeamFiles(), {"p": Column(ColumnType.IMAGE)}, 20)
+    columns = {"p": Column(ColumnType.IMAGE)}
+    plan = source.plan(BeamFiles(), columns, 20)
     assert source.root(BeamFiles()) == "fake://data"
     assert [file.path for file in plan.inputs] == ["rows.jsonl", "cat/a.png"]
-    blocks = [
-        block
-        for chunk in plan.chunks
-        for block in source.read(chunk, BeamFiles(), {"p": Column(ColumnType.IMAGE)}, True)
-    ]
+    blocks = [block for chunk in plan.chunks for block in source.read(chunk, BeamFiles(), columns, True)]
     assert [path for block in blocks for path in block.table["p"].to_pylist()] == [b"fcat/a.png"] * 3
 
 
-def test_images_in_a_bucket() -> None:
-    plan = reader_of(ImageFolder(format="image_folder", path="fake://data/")).plan(
-        BeamFiles(), {"image": Column(ColumnType.IMAGE)}, 1 << 20
-    )
+def test_images_and_their_metadata_in_a_bucket() -> None:
+    source = reader_of(ImageFolder(format="image_folder", path="fake://data/"))
+    plan = source.plan(BeamFiles(), {"image": Column(ColumnType.IMAGE)}, 1 << 20)
     assert list(plan.inputs) == [FileInfo("cat/a.png", 2, 5.0, "", 5.0)]
     [note] = plan.notes
     assert_names(note, "other files", ": 1 (rows.jsonl)")
-
-
-def test_images_with_metadata_in_a_bucket() -> None:
     columns = {"image": Column(ColumnType.IMAGE), "t": Column(ColumnType.TEXT)}
     source = reader_of(ImageFolder(format="image_folder", path="fake://named"))
     [chunk] = source.plan(BeamFiles(), columns, 1 << 20).chunks

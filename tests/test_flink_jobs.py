@@ -45,18 +45,15 @@ def test_an_address_is_checked(master: str) -> None:
         FlinkRest(master)
 
 
-def test_a_cluster_that_does_not_answer_is_named(flink: FakeFlink, rest: FlinkRest) -> None:
+def test_what_does_not_answer_as_a_cluster_is_named(flink: FakeFlink, rest: FlinkRest) -> None:
+    flink.overview = {"login": "please"}  # type: ignore[dict-item]
+    with raises(FlinkError, flink.url, "JSON", "an overview"):
+        rest.overview()
     flink.status = 503
     with raises(FlinkError, flink.url, "/v1/overview", "HTTP 503"):
         rest.overview()
     with raises(FlinkError, "http://127.0.0.1:1", "refused", "--flink-master"):
         FlinkRest("127.0.0.1:1").overview()
-
-
-def test_something_else_than_a_cluster_is_named(flink: FakeFlink, rest: FlinkRest) -> None:
-    flink.overview = {"login": "please"}  # type: ignore[dict-item]
-    with raises(FlinkError, flink.url, "JSON", "an overview"):
-        rest.overview()
 
 
 @pytest.mark.parametrize("takes_numbers", [True, False], ids=["Flink 1.19", "as documented"])

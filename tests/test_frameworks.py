@@ -19,6 +19,7 @@ from tests.emulators import free_port
 from tests.messages import assert_names
 
 ROOT = Path(__file__).parents[1]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
 IMAGES = 900
 SCRIPTS = ["train_pytorch.py", "train_jax.py"]
 # Ends with what the script ends with; whatever a reader must not need is as if it were not installed.
@@ -54,10 +55,8 @@ def shapes(interpreter: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def train(interpreter: str, script: str, dataset: Path, epochs: int) -> subprocess.CompletedProcess[str]:
     command = [interpreter, "-c", WITHOUT_TENSORFLOW, str(ROOT / "examples/frameworks" / script), str(dataset)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
-    return subprocess.run(
-        [*command, "--epochs", str(epochs)], env=environment, cwd=dataset, capture_output=True, text=True, timeout=800
-    )
+    command += ["--epochs", str(epochs)]
+    return subprocess.run(command, env=ENVIRONMENT, cwd=dataset, capture_output=True, text=True, timeout=800)
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
@@ -79,16 +78,8 @@ def test_a_model_that_was_not_trained_is_told(script: str, interpreter: str, sha
 def start(interpreter: str, program: str, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
     """Starts a program of `tests/in_frameworks.py`."""
     command = [interpreter, "-c", WITHOUT_TENSORFLOW, str(ROOT / "tests/in_frameworks.py"), program, *arguments]
-    added = {
-        "PYTHONPATH": str(ROOT),
-        "JAX_PLATFORMS": "cpu",
-        "CUDA_VISIBLE_DEVICES": "",
-        "KERAS_BACKEND": "jax",
-        **environment,
-    }
-    return subprocess.Popen(
-        command, env={**os.environ, **added}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    environment = {**ENVIRONMENT, "KERAS_BACKEND": "jax", **environment}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def answer(process: "subprocess.Popen[str]") -> Any:

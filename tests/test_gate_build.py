@@ -90,11 +90,7 @@ def test_every_rule_holds_a_build_back(tmp_path: Path) -> None:
     waiting = held_back.value.published
     rules = set(Gate.model_fields) - {"rows_short", "min_rows", "min_values", "features", "rows_gained"}
     assert {check["rule"] for check in waiting.manifest.gate["breaches"]} == rules
-    assert (waiting.exit_code, waiting.went_live, waiting.before) == (
-        ExitCode.GATE,
-        False,
-        first.manifest.version,
-    )
+    assert (waiting.exit_code, waiting.went_live, waiting.before) == (ExitCode.GATE, False, first.manifest.version)
     assert read_latest(output).version == first.manifest.version
     lines = [*change_lines(output, waiting)]
     assert_names(lines[0], first.manifest.version)

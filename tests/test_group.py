@@ -123,16 +123,13 @@ def test_several_columns_make_a_group_and_columns_are_renamed(tmp_path: Path) ->
     assert found.keys == [b"1:11:a", b"1:11:b"]
 
 
-def test_lists_in_cells(tmp_path: Path) -> None:
+def test_lists_in_cells_and_empty_texts(tmp_path: Path) -> None:
     """As Global Wheat's `bbox`, and names with a separator of their own."""
     rows = [["a.jpg", "[1.0, 2, 3, 4]", "x|y"], ["a.jpg", "[5, 6, 7, 8]", "z"]]
     columns = {"bbox": Column(ColumnType.NUMBER, many=True, multiple=4)}
     columns["class"] = Column(ColumnType.CATEGORY, many=True, separator="|")
     found = grouped(table(tmp_path, rows, header=["image", "bbox", "class"]), columns)
     assert found.rows == [{"bbox": [1, 2, 3, 4, 5, 6, 7, 8], "class": ["x", "y", "z"]}]
-
-
-def test_an_empty_text_alone_adds_nothing(tmp_path: Path) -> None:
     rows = [["a", "1 2", "x"], ["b", "", ""], ["a", "", "y"]]
     columns = {"runs": Column(ColumnType.TEXT, many=True), "class": NAMES}
     found = grouped(table(tmp_path, rows, header=["image", "runs", "class"]), columns)

@@ -95,16 +95,13 @@ def test_a_damaged_file_of_rejects_is_one_line(run: Any, tmp_path: Path, damage:
         (Bucket(0, float("-inf"), 2.5), "0 [-inf, 2.5)", {"bucket": 0, "from": None, "below": 2.5}),
         (DecodedText((5, 7), None, None), "5 7", [5, 7]),
         (b"a\nb", "a\\nb", "a\nb"),
+        ("x" * 5_000, "x" * (LONGEST - 1) + "…", "x" * 5_000),
         (b"\xff\x00", "2 bytes: ff 00", {"base64": "/wA="}),
     ],
 )
 def test_a_value_is_one_line_and_json(value: Any, text: str, as_json: Any) -> None:
     assert shown(value) == text
     assert to_json(value) == as_json
-
-
-def test_a_long_text_is_cut() -> None:
-    assert shown("x" * 5_000) == "x" * (LONGEST - 1) + "…"
 
 
 def test_all_records_come_in_the_order_of_evaluation(small: Dataset) -> None:

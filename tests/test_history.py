@@ -42,15 +42,12 @@ def ends(output: str) -> dict[str, str]:
     return {entry["id"]: entry["end"] for entry in read_history(output)}
 
 
-def test_a_build_has_one_line_which_its_end_replaces(output: str) -> None:
+def test_a_build_has_one_line_which_its_end_replaces_and_prune_keeps(output: str) -> None:
     assert read_history(output) == []
     write_entry(output, {"id": "a", "end": "failed", "message": "é \ud800"})
     write_entry(output, {"id": "b", "end": "published"})
     write_entry(output, {"id": "a", "end": "up_to_date"})
     assert ends(output) == {"b": "published", "a": "up_to_date"}
-
-
-def test_the_output_stays_one_and_prune_keeps_its_history(output: str) -> None:
     write_entry(output, {"id": "a", "end": "published"})
     check_output(output)
     assert prune(output, keep=1, grace_seconds=0).removed == {}

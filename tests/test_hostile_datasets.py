@@ -134,16 +134,10 @@ def test_records_that_are_not_as_described_are_a_line(other: dict[str, Any], tmp
         list(open_dataset(tmp_path).records("train"))
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("padding_id", 2**70),
-        ("max_length", -1),
-        ("vocabulary_size", 10**30),
-        ("unknown_id", float("nan")),
-        ("first_id", DEEP),
-    ],
-)
+RANGES = {"padding_id": 2**70, "max_length": -1, "vocabulary_size": 10**30, "unknown_id": math.nan, "first_id": DEEP}
+
+
+@pytest.mark.parametrize(("name", "value"), RANGES.items())
 def test_a_description_has_numbers_in_their_range(name: str, value: Any) -> None:
     with raises(DatasetError, f"text.{name}", "out of range", "dataset.json"):
         read_description({**published.FEATURES["text"], name: value})
@@ -158,13 +152,10 @@ def test_an_invalid_list_of_forgotten_keys_is_a_line(tmp_path: Path, text: str) 
         read_forgotten(open_store(str(tmp_path)))
 
 
-def test_a_pointer_with_invalid_times_is_a_line(tmp_path: Path) -> None:
+def test_invalid_times_and_types_are_a_line(tmp_path: Path) -> None:
     (tmp_path / "LATEST").write_text('{"version": "v", "sequence": 1, "retired": {"u": 1.5}}')
     with raises(DatasetError, "retired.u", "1.5"):
         read_latest(str(tmp_path))
-
-
-def test_a_feature_is_stored_as_a_known_type() -> None:
     with raises(DatasetError, "'uint9'", "dataset.json"):
         Stored("uint9")
 

@@ -67,7 +67,6 @@ def stating(form: str, width: int, height: int) -> bytes:
 
 BOMB = zlib.compress(bytes(20_000_000), 9)
 HUGE = struct.pack(">IIBBBBB", 2**31 - 1, 2**31 - 1, 8, 6, 0, 0, 0)
-BODY = saved(form="PNG")[len(PNG) :]
 AFTER_HEAD = len(PNG) + 25
 Graph = tf.types.experimental.PolymorphicFunction
 

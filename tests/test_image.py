@@ -167,14 +167,6 @@ def test_an_original_that_cannot_be_decoded_is_an_error_when_it_is_stored():
         graph(tf.constant([saved()[:-400]]))
 
 
-# Missing images
-
-
-def test_without_the_option_an_empty_image_is_an_error():
-    with raises(tf.errors.InvalidArgumentError, "empty"):
-        store([b""])
-
-
 # Geometry and statistics
 
 

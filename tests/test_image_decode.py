@@ -128,15 +128,10 @@ EVERY_COLOUR, EVERY_ALPHA = np.meshgrid(np.arange(256), np.arange(256))
 EVERY_RGBA = np.stack([EVERY_COLOUR, EVERY_COLOUR, EVERY_COLOUR, EVERY_ALPHA], -1).astype(np.uint8)
 
 
-@pytest.mark.parametrize("form", ["PNG", "WEBP"])
-def test_every_colour_and_alpha_is_composited_exactly(form):
-    expected = composited(EVERY_RGBA[..., :3], EVERY_ALPHA)
-    np.testing.assert_array_equal(decoded(saved(EVERY_RGBA, form)), expected)
-
-
-def test_a_lossy_webp_is_composited_too():
-    data = saved(EVERY_RGBA, "WEBP", lossless=False)
-    rgba = opened(data, "RGBA")
+@pytest.mark.parametrize(("form", "keys"), [("PNG", {}), ("WEBP", {}), ("WEBP", {"lossless": False})])
+def test_every_colour_and_alpha_is_composited_exactly(form, keys):
+    data = saved(EVERY_RGBA, form, **keys)
+    rgba = opened(data, "RGBA") if keys else EVERY_RGBA
     np.testing.assert_array_equal(decoded(data), composited(rgba[..., :3], rgba[..., 3]))
 
 

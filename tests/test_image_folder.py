@@ -183,13 +183,10 @@ def test_metadata_gives_the_rows(tmp_path: Path, suffix: str) -> None:
     rows, rejects = read(tmp_path, columns)
     asked = ("text", "kind", "price", "count")
     assert [[row[name] for name in asked] for row in rows] == [[row[name] for name in asked] for row in (first, second)]
-    assert [(row["image"], row["file_name"], row["@key"]) for row in rows] == [
-        ("a.png", "a.png", b"a.png"),
-        ("b.jpg", "b.jpg", b"b.jpg"),
-    ]
-    assert [row["at"] for row in rows] == [
-        (f"metadata.{suffix}", line) for line in ((2, 4) if suffix == "csv" else (1, 2))
-    ]
+    named = [(row["image"], row["file_name"], row["@key"]) for row in rows]
+    assert named == [("a.png", "a.png", b"a.png"), ("b.jpg", "b.jpg", b"b.jpg")]
+    lines = (2, 4) if suffix == "csv" else (1, 2)
+    assert [row["at"] for row in rows] == [(f"metadata.{suffix}", line) for line in lines]
     assert not rejects
 
 
@@ -210,10 +207,8 @@ def test_label_is_the_metadatas_or_the_folders_name(tmp_path: Path, suffix: str)
     without = metadata(suffix, {"file_name": "x/a.png"}, {"file_name": "b.png"}, {"file_name": "/c.png"})
     rows, rejects = read(fill(tmp_path / "derived", **{suffix: without}), CLASSES)
     assert ([row["label"] for row in rows], [reject.key for reject in rejects]) == (["x"], ["b.png", None])
-    assert [(reject.reason, reject.column) for reject in rejects] == [
-        ("missing_value", "label"),
-        ("forbidden_path", "file_name"),
-    ]
+    faults = [(reject.reason, reject.column) for reject in rejects]
+    assert faults == [("missing_value", "label"), ("forbidden_path", "file_name")]
 
 
 @BOTH
@@ -314,12 +309,8 @@ def test_splits_and_classes_by_folders(tmp_path: Path) -> None:
     fill(tmp_path, "train/cat/1.png", "train/deep/dog/2.png", "test/3.png", "4.png")
     split, label = (Column(ColumnType.CATEGORY, optional=True, many=many) for many in (False, True))
     rows, _ = read(tmp_path, {"split": split, "label": label})
-    assert [(row["split"], row["label"]) for row in rows] == [
-        (None, None),
-        ("test", None),
-        ("train", ["cat"]),
-        ("train", ["dog"]),
-    ]
+    places = [(row["split"], row["label"]) for row in rows]
+    assert places == [(None, None), ("test", None), ("train", ["cat"]), ("train", ["dog"])]
     rows, rejects = read(tmp_path, {"label": CATEGORY})
     assert [row["label"] for row in rows] == ["test", "cat", "dog"]
     fill(tmp_path, jsonl=metadata("jsonl", {"file_name": "train/a/1.png", "split": "x"}, {"file_name": "test/3.png"}))
@@ -340,11 +331,8 @@ def test_captions_in_text_files(tmp_path: Path) -> None:
     )
     rows, rejects = read(tmp_path, IMAGE | {"text": TEXT}, 1)
     assert [(row["image"], row["text"]) for row in rows] == [("a.png", "one\n"), ("b.jpg", "one\ntwo"), ("c.png", "")]
-    assert [(reject.key, reject.reason) for reject in rejects] == [
-        ("d.png", "invalid_utf8"),
-        ("e.png", "missing_value"),
-        ("f.png", "missing_value"),
-    ]
+    reasons = {reject.key: reject.reason for reject in rejects}
+    assert reasons == {"d.png": "invalid_utf8", "e.png": "missing_value", "f.png": "missing_value"}
     made = plan(tmp_path, IMAGE | {"text": TEXT})
     assert [file.path for file in made.inputs if not file.path.endswith("g")] == ["a.txt", "b.txt", "c.txt", "d.txt"]
     assert values(made.notes) == ["2", "1 (z.txt)", "1 (a.json)"]
@@ -370,12 +358,8 @@ def test_captions_in_json_files(tmp_path: Path) -> None:
         (1, ["x", "y"], b"fx/m.png", None),
         (3, None, None, "t"),
     ]
-    assert found(rejects) == [
-        (1, "wrong_type", "n"),
-        (2, "malformed_row", None),
-        (4, "malformed_row", None),
-        (5, "missing_value", "n"),
-    ]
+    faults = [(1, "wrong_type", "n"), (2, "malformed_row", None), (4, "malformed_row", None), (5, "missing_value", "n")]
+    assert found(rejects) == faults
     assert_names(rejects[1].message, ".json", "',' delimiter, character 8")
     with raises(SourceError, "'m'", ".json", ", o.t, mask, text"):
         plan(tmp_path, {"m": TEXT})
@@ -403,13 +387,8 @@ def test_a_caption_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_metadata_of_all_formats_together(tmp_path: Path) -> None:
-    fill(
-        tmp_path,
-        "a.png",
-        "x/b.png",
-        tsv='file_name\tt\tn\na.png\t"x\ty"\t1\n',
-        x__jsonl='{"file_name": "b.png", "t": "z"}',
-    )
+    below = '{"file_name": "b.png", "t": "z"}'
+    fill(tmp_path, "a.png", "x/b.png", tsv='file_name\tt\tn\na.png\t"x\ty"\t1\n', x__jsonl=below)
     rows_of = {"file_name": ["c.png", "../a.png"], "n": [3, None], "boxes": [{"at": [[1, 2]]}, {"at": []}]}
     (tmp_path / "y").mkdir()
     pq.write_table(pa.table(rows_of), tmp_path / "y" / "metadata.parquet")
@@ -438,11 +417,8 @@ def test_several_images_a_row(tmp_path: Path) -> None:
         (b"fj.png", None, [], None),
     ]
     assert [row["@key"] for row in rows] == [b"14:5:1.png5:2.png5:i.png5:o.png", b"0:5:j.png0:"]
-    assert found(rejects) == [
-        (2, "wrong_type", "in_file_name"),
-        (3, "missing_value", "file_names"),
-        (4, "forbidden_path", "in_file_name"),
-    ]
+    faults = [(2, "wrong_type", "in_file_name"), (3, "missing_value", "file_names")]
+    assert found(rejects) == [*faults, (4, "forbidden_path", "in_file_name")]
     made = plan(tmp_path, {"in": one})
     assert [file.path for file in made.inputs] == ["2.png", "i.png", "metadata.jsonl"]
     assert values(made.notes) == ["1 (3.png)"]
@@ -452,16 +428,10 @@ def test_several_images_a_row(tmp_path: Path) -> None:
     assert len(messages) == 1
 
 
-@pytest.mark.parametrize(
-    ("key", "known"),
-    [
-        (None, "x/b.png"),
-        (("file_name",), "x/b.png"),
-        (("image",), "x/b.png"),
-        (("t",), "x"),
-        (("t", "file_name"), None),
-    ],
-)
+KEYS = {None: "x/b.png", ("file_name",): "x/b.png", ("image",): "x/b.png", ("t",): "x", ("t", "file_name"): None}
+
+
+@pytest.mark.parametrize(("key", "known"), KEYS.items())
 def test_the_key_of_a_reject(tmp_path: Path, key: tuple[str, ...] | None, known: str | None) -> None:
     fill(tmp_path, csv="file_name,t,n\nx/b.png,x,y\n")
     columns = {"file_name": CATEGORY, "t": CATEGORY, "n": NUMBER, "image": PATH}

@@ -13,7 +13,7 @@ import pillow_heif
 import pytest
 import tensorflow as tf
 from PIL import Image as Picture
-from PIL import ImageCms, ImageOps
+from PIL import ImageOps
 from PIL.JpegImagePlugin import JpegImageFile
 
 from recordmill.pipeline.build.images.perceptual_hash import small_pixels
@@ -32,7 +32,7 @@ from recordmill.transforms.tensorflow.image import geometry
 from recordmill.transforms.tensorflow.image_decode import decode
 from tests.messages import raises
 from tests.pictures import PIXELS, RANDOM, animated, bmp, composited, opened, options, photo, saved, turned
-from tests.profiles import P3, press
+from tests.profiles import P3, in_srgb, press
 
 LOSSLESS_JPEG = base64.b85decode(
     "|JeWT01iQ9Z(?NtWB>pF0095P01*fP1ONpCQV{@05dcCF0RO}Q7XSeP0RaF20000000000000CA2MGV#01N|C07n2q00961"
@@ -107,10 +107,8 @@ def test_opaque_images_are_what_pillow_decodes(data, mode):
 
 def test_pixels_that_spell_chunks_are_pixels():
     """The PNG holds them verbatim."""
-    words = (
-        np.frombuffer(b"IHDReXIftRNSIDATIENDsRGB" * 1_000, np.uint8).reshape(80, 100, 3)
-        ^ np.arange(80, dtype=np.uint8)[:, None, None] // 40
-    )
+    words = np.frombuffer(b"IHDReXIftRNSIDATIENDsRGB" * 1_000, np.uint8).reshape(80, 100, 3)
+    words = words ^ np.arange(80, dtype=np.uint8)[:, None, None] // 40
     data = saved(words, "TIFF")
     np.testing.assert_array_equal(decoded(data), words)
     ready = decodable(data, {"max_pixels": 10_000, "compress": False})
@@ -155,17 +153,8 @@ def gif(frame: tuple[int, int, int, int], screen: tuple[int, int], *, clear: boo
     code = [part for _ in range(pixels) for part in (4, 1)] + [5]
     bits = sum(value << (3 * place) for place, value in enumerate(code))
     data = bits.to_bytes((3 * len(code) + 7) // 8, "little")[:255]
-    return (
-        b"GIF89a"
-        + struct.pack("<HH", *screen)
-        + b"\x80\0\0"
-        + palette
-        + control
-        + indices
-        + bytes([len(data)])
-        + data
-        + b"\0;"
-    )
+    head = b"GIF89a" + struct.pack("<HH", *screen) + b"\x80\0\0" + palette
+    return head + control + indices + bytes([len(data)]) + data + b"\0;"
 
 
 def test_transparent_pixels_of_a_gif_lie_on_the_background():
@@ -280,11 +269,8 @@ def sampled(*factors: int) -> bytes:
 def adobe(data: bytes, transform: int | None) -> bytes:
     """Makes a CMYK JPEG with another transform in Adobe's marker: 2 is YCCK; None: without the marker."""
     place = data.index(b"\xff\xee\0\x0eAdobe")
-    return (
-        data[:place]
-        + (data[place : place + 15] + bytes([transform]) if transform is not None else b"")
-        + data[place + 16 :]
-    )
+    marker = data[place : place + 15] + bytes([transform]) if transform is not None else b""
+    return data[:place] + marker + data[place + 16 :]
 
 
 PLAIN = saved(PHOTO, icc_profile=P3)
@@ -318,13 +304,6 @@ def by_pillow(data: bytes, mode: str, ratio: int = 1) -> np.ndarray:
 CASES = [
     (data, {mode: by_pillow(data, mode) for mode in ("RGB", "L")}, by_pillow(data, "RGB", 2)) for data in ODD.values()
 ]
-
-
-def in_srgb(picture: Picture.Image, profile: bytes) -> np.ndarray:
-    """Returns the picture's pixels by LittleCMS."""
-    flags, intent = ImageCms.Flags.BLACKPOINTCOMPENSATION, ImageCms.Intent.RELATIVE_COLORIMETRIC
-    source, goal = ImageCms.ImageCmsProfile(io.BytesIO(profile)), ImageCms.createProfile("sRGB")
-    return np.asarray(ImageCms.profileToProfile(picture, source, goal, intent, "RGB", flags=flags))
 
 
 @pytest.fixture
@@ -377,9 +356,7 @@ def test_inks_are_those_of_the_marker(data: bytes, seen: np.ndarray) -> None:
 
 @pytest.mark.usefixtures("without_pillows_decoder")
 def test_lossless_jpegs_too() -> None:
-    np.testing.assert_array_equal(
-        np.asarray(Picture.open(io.BytesIO(decodable(LOSSLESS_JPEG, MAX_PIXELS)))), LOSSLESS_PIXELS
-    )
+    np.testing.assert_array_equal(opened(decodable(LOSSLESS_JPEG, MAX_PIXELS)), LOSSLESS_PIXELS)
 
 
 @pytest.mark.usefixtures("without_opencv")

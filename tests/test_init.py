@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import tensorflow as tf
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,6 +34,7 @@ from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.naming import ID
 from recordmill.pipeline.sources.options import Csv, JsonLines
 from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
+from tests import tfrecords
 from tests.constants import constants
 from tests.forked import recordmill
 from tests.messages import assert_names, raises
@@ -142,15 +142,8 @@ def webdataset(folder: Path) -> None:
 
 
 def tfrecord(folder: Path) -> None:
-    (folder / "data").mkdir()
-    with tf.io.TFRecordWriter(str(folder / "data/a.tfrecord-00000-of-00001")) as writer:
-        for n in range(30):
-            row = {
-                "image/encoded": tf.train.Feature(bytes_list=tf.train.BytesList(value=[image_bytes()])),
-                "image/class/label": tf.train.Feature(int64_list=tf.train.Int64List(value=[n % 3])),
-                "x": tf.train.Feature(float_list=tf.train.FloatList(value=[n / 4])),
-            }
-            writer.write(tf.train.Example(features=tf.train.Features(feature=row)).SerializeToString())
+    rows = [{"image/encoded": image_bytes(), "image/class/label": n % 3, "x": n / 4} for n in range(30)]
+    tfrecords.write(folder / "data/a.tfrecord-00000-of-00001", rows)
 
 
 def different_files(folder: Path) -> None:
@@ -168,10 +161,9 @@ def chats(folder: Path) -> None:
     said = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]
     shared = json.dumps([{"from": "human", "value": "hi"}, {"from": "gpt", "value": "ho"}])
     tools = [{"type": "function", "function": {"name": "add"}}]
-    write_jsonl(
-        folder / "data/rows.jsonl",
-        [{"messages": said, "shared": shared, "n": row, **({"tools": tools} if row % 2 else {})} for row in range(24)],
-    )
+    row = {"messages": said, "shared": shared}
+    rows = [{**row, "n": n, **({"tools": tools} if n % 2 else {})} for n in range(24)]
+    write_jsonl(folder / "data/rows.jsonl", rows)
     write(folder / "tokenizer.json", "{}")
     write(folder / "tokenizer_config.json", "{}")
 

@@ -55,12 +55,8 @@ def roboflow_coco(folder: Path) -> None:
     for split, numbers in (("train", (1, 4)), ("valid", (7,))):
         for number in numbers:
             published.write(folder / f"{split}/{number:012}.jpg", published.jpeg())
-        published.write_json(
-            folder / f"{split}/_annotations.coco.json",
-            published.coco_instances(
-                numbers, [published.coco_box(number, number, 17, (1, 2, 3, 4)) for number in numbers]
-            ),
-        )
+        boxes = [published.coco_box(number, number, 17, (1, 2, 3, 4)) for number in numbers]
+        published.write_json(folder / f"{split}/_annotations.coco.json", published.coco_instances(numbers, boxes))
 
 
 def alike(folder: Path) -> None:
@@ -203,11 +199,7 @@ def test_layouts(make: Make, path: str, expected: list[dict[str, Any]], tmp_path
     make(tmp_path / "data")
     spec, text = guessed(tmp_path, path)
     assert sources(spec) == expected
-    assert {name: spec.features[name].kind for name in ("image", "boxes", "categories")} == {
-        "image": "image",
-        "boxes": "boxes",
-        "categories": "categories",
-    }
+    assert all(spec.features[name].kind == name for name in ("image", "boxes", "categories"))
     assert "none would be a reject" in text
     assert "max_share" not in text
     assert "question" not in text
@@ -239,6 +231,9 @@ def test_a_name_that_is_not_utf8_is_said_with_its_file(tmp_path: Path) -> None:
         guessed(tmp_path)
 
 
+FOLDER = [{"format": "image_folder", "path": "data/"}]
+
+
 def captions(folder: Path) -> None:
     for number in range(4):
         published.write(folder / f"{number}.jpg", published.jpeg())
@@ -259,7 +254,7 @@ def metadata(folder: Path) -> None:
 @pytest.mark.parametrize("make", [captions, fields, metadata])
 def test_other_folders_of_images_stay_what_they_are(make: Make, tmp_path: Path) -> None:
     make(tmp_path / "data")
-    assert sources(guessed(tmp_path)[0]) == [{"format": "image_folder", "path": "data/"}]
+    assert sources(guessed(tmp_path)[0]) == FOLDER
 
 
 def kaggle(path: str, images: str) -> list[dict[str, Any]]:
@@ -290,14 +285,9 @@ TABLES = [
     (published.write_kaggle, "data", kaggle("train.csv", "train/*.jpg"), {"image": "image", "breed": "category"}),
     (with_endings, "data", kaggle("train.csv", "train/"), {"image": "image", "breed": "category"}),
     (labels, "data/labels.csv", kaggle("labels.csv", "train/*.jpg"), {"image": "image", "breed": "category"}),
-    (labels, "data", [{"format": "image_folder", "path": "data/"}], {"image": "image"}),
+    (labels, "data", FOLDER, {"image": "image"}),
     (one_folder, "data", kaggle("train.csv", "images/*.jpg"), {"image": "image", "breed": "category"}),
-    (
-        published.write_imagenet,
-        "data",
-        [{"format": "image_folder", "path": "data/"}],
-        {"image": "image", "label": "category"},
-    ),
+    (published.write_imagenet, "data", FOLDER, {"image": "image", "label": "category"}),
 ]
 
 

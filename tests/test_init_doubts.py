@@ -131,10 +131,7 @@ def lists_of_sides(names: Sequence[str]) -> Make:
 
 
 def equal_texts(folder: Path) -> None:
-    write(
-        folder / "data/a.txt",
-        "".join(f"{sentence()} {n}.\n" if n % 10 else "Yes.\n" for n in range(200)),
-    )
+    write(folder / "data/a.txt", "".join(f"{sentence()} {n}.\n" if n % 10 else "Yes.\n" for n in range(200)))
 
 
 def percents(folder: Path) -> None:
@@ -265,10 +262,13 @@ def test_folders_of_an_image_and_its_masks() -> None:
     assert_names(str(doubt), "i0/images, i0/masks", "JSON Lines", "`kind: masks`")
 
 
-def test_viewer_exports_of_regions() -> None:
+def test_columns_of_regions_and_hundreds_of_numbered_ones() -> None:
     for name in ("region_shape_attributes", "projects.p1.labels.annotations.objects.annotation_kind"):
         (doubt,) = column_doubts(["filename", "region_count", name])
         assert_names(str(doubt), f"'{name}'", "JSON", "`init`")
+    assert [doubt.place for doubt in column_doubts([f"v{n}" for n in range(100)])] == ["columns v…"]
+    assert [doubt.place for doubt in column_doubts([f"{n // 28}x{n % 28}" for n in range(784)])] == ["columns …x…"]
+    assert column_doubts([f"{'ab'[n % 2]}{n}" for n in range(198)]) == []
 
 
 @pytest.mark.parametrize(
@@ -301,12 +301,6 @@ def test_few_files_as_rows(sizes: list[int], is_doubted: bool) -> None:
 def test_columns_of_boxes(columns: dict[str, tuple[int, ...]], boxes: str | None) -> None:
     values = {name: [[0.5] * length for length in lengths] or [1, 2.5] for name, lengths in columns.items()}
     assert [doubt.place for doubt in box_doubts(values)] == ([f"columns {boxes}"] if boxes else [])
-
-
-def test_hundreds_of_numbered_columns() -> None:
-    assert [doubt.place for doubt in column_doubts([f"v{n}" for n in range(100)])] == ["columns v…"]
-    assert [doubt.place for doubt in column_doubts([f"{n // 28}x{n % 28}" for n in range(784)])] == ["columns …x…"]
-    assert column_doubts([f"{'ab'[n % 2]}{n}" for n in range(198)]) == []
 
 
 @pytest.mark.parametrize(

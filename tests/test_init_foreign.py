@@ -10,7 +10,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import tensorflow as tf
 import yaml
 
 from recordmill.pipeline.build.inputs.span_sources import by_span
@@ -20,6 +19,7 @@ from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.spec.model import Spec, parse_spec
 from tests import published_formats as published
+from tests import tfrecords
 from tests.messages import assert_names, raises
 from tests.tables import CATEGORY, FILES, IMAGE, NUMBER, Read, read
 
@@ -250,14 +250,6 @@ def test_an_index_that_pandas_wrote_into_csv(tmp_path: Path) -> None:
     assert "# Unnamed: 0: pandas' index" in text
 
 
-def write_records(path: Path, rows: int = 20) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for n in range(rows):
-            features = {"text": tf.train.Feature(bytes_list=tf.train.BytesList(value=[f"row {n} of it".encode()]))}
-            writer.write(tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString())
-
-
 RECORDS: list[tuple[str, list[str], str]] = [
     ("of the Object Detection API", ["train.record"], "data"),
     ("its shards", [f"coco.record-0000{n}-of-00002" for n in range(2)], "data"),
@@ -273,7 +265,7 @@ RECORDS: list[tuple[str, list[str], str]] = [
 @pytest.mark.parametrize(("names", "path"), [case[1:] for case in RECORDS], ids=[case[0] for case in RECORDS])
 def test_tfrecords_are_known_by_their_frames(names: list[str], path: str, tmp_path: Path) -> None:
     for name in names:
-        write_records(tmp_path / "data" / name)
+        tfrecords.write(tmp_path / "data" / name, [{"text": b"row %d of it" % n} for n in range(20)])
     published.write(tmp_path / "data/label_map.pbtxt", "item { id: 1 name: 'cat' }\n")
     spec, _ = guessed(tmp_path, path)
     assert {source.format for source in spec.source} == {"tfrecord"}

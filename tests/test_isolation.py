@@ -45,6 +45,7 @@ def bad(what: bytes) -> bytes:
 
 
 def test_an_image_is_what_it_is_without(isolation: Isolation) -> None:
+    assert socket.getdefaulttimeout() == 60, "set by the fixture before the first process, it changes nothing"
     for data in GOOD:
         for keys in ({}, {"color": "ignore"}, {"compress": False}):
             assert isolation.decodable(data, OPTIONS | keys) == decodable(data, OPTIONS | keys)
@@ -92,12 +93,6 @@ def test_threads_have_decoders_of_their_own(isolation: Isolation) -> None:
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(one, range(40)))
     assert found == ["crashed" if number % 5 == 0 else saved() for number in range(40)]
-
-
-def test_a_default_timeout_of_the_program_changes_nothing(isolation: Isolation) -> None:
-    """The fixture sets one before the first process starts: all tests of this module show it."""
-    assert socket.getdefaulttimeout() == 60
-    assert isolation.decodable(saved(), OPTIONS) == saved()
 
 
 @pytest.mark.slow
