@@ -19,8 +19,8 @@ from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init import sample
 from recordmill.pipeline.init.boxes import Answers
-from recordmill.pipeline.sources.naming import read_names
 from recordmill.pipeline.init.starter import first_lines, starter
+from recordmill.pipeline.sources.naming import read_names
 from recordmill.pipeline.spec.model import load_spec, parse_spec
 from tests.forked import recordmill
 from tests.messages import assert_names, raises
