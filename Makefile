@@ -60,7 +60,7 @@ test-frameworks: $(READY) $(FRAMEWORKS)/.ready  ## Train with PyTorch and JAX wh
 
 test-migrate: export RECORDMILL_MIGRATION_TOOLS := $(CURDIR)/$(MIGRATE)/bin/python
 test-migrate: $(READY) $(MIGRATE)/.ready  ## Build from what MosaicML Streaming and img2dataset wrote, as their pages say (6 GB)
-	$(BIN)/python -m pytest -m nightly tests/test_site.py -k "page_runs and (streaming or img2dataset)"
+	$(BIN)/python -m pytest -m nightly tests/test_site.py -k "page_runs and (datasets or grain or img2dataset or streaming or torch)"
 
 flink: $(FLINK)  ## Prepare Beam's job server and a Flink cluster for this machine (200 MB of Maven's packages)
 
@@ -117,7 +117,7 @@ lock: $(READY)  ## Update the files of pinned requirements; newer versions: make
 		--extra masks --extra tokens --constraint requirements.lock --output-file deploy/container/requirements.lock $(ARGS)
 	$(COMPILE) deploy/checks.in --output-file deploy/checks.lock $(ARGS)
 	$(COMPILE) pyproject.toml docs/tools.in --output-file docs/tools.lock $(ARGS)
-	$(COMPILE) docs/migrate/tools.in --output-file docs/migrate/tools.lock $(ARGS)
+	$(COMPILE) pyproject.toml docs/migrate/tools.in --output-file docs/migrate/tools.lock $(ARGS)
 	$(COMPILE) benchmarks/reader/requirements.in --output-file benchmarks/reader/requirements.lock $(ARGS)
 
 # .ci/archives says on what their bytes depend.

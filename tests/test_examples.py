@@ -29,10 +29,12 @@ NOT_AN_IMAGE = b"<html><body>404 Not Found</body></html>\n"
 # As few rows as a model learns from, and the bounds of the figure that `train.py` prints first.
 LEARNED = {
     "captioning": (400, (0.5, 1)),
+    "chats": (1500, (0.7, 1)),
     "detection": (500, (0.5, 1)),
     "language_model": (400, (1, 5)),
     "multi_label": (1000, (0.7, 1)),
     "segmentation": (400, (0.6, 1)),
+    "table": (1500, (0.75, 1)),
     "tabular_and_image": (400, (0, 12)),
     "text_classification": (800, (0.85, 1)),
     "transfer_learning": (600, (0.7, 1)),

@@ -22,7 +22,7 @@ TOOLS = os.environ.get("RECORDMILL_DOCS_TOOLS")
 """A Python with the packages of docs/tools.lock: `make test-docs` sets it."""
 MIGRATION_TOOLS = os.environ.get("RECORDMILL_MIGRATION_TOOLS")
 """A Python with the packages of docs/migrate/tools.lock: `make test-migrate` sets it."""
-FOREIGN = {"migrate/img2dataset.md", "migrate/streaming.md"}
+FOREIGN = {f"migrate/{page}.md" for page in ("datasets", "grain", "img2dataset", "streaming", "torch")}
 """Pages that use the `python` of the other tool's environment."""
 RUNNABLE = ["first_dataset.md", "adopt.md", *(f"migrate/{page.name}" for page in sorted(DOCS.glob("migrate/*.md")))]
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```', re.DOTALL | re.MULTILINE)
@@ -89,7 +89,8 @@ def commands_of(page: str, folder: Path) -> list[str]:
 
 def run(command: str, folder: Path, *first: str) -> str:
     """Runs a command with programs from `first`, then from Recordmill's environment."""
-    env = {**os.environ, "PATH": ":".join([*first, str(Path(sys.executable).parent), os.environ["PATH"]])}
+    path = ":".join([*first, str(Path(sys.executable).parent), os.environ["PATH"]])
+    env = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}  # the reader, for other environments too
     shell = ["bash", "-ec", command]
     done = subprocess.run(shell, cwd=folder, env=env, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, f"{command}{done.stdout}{done.stderr}"
