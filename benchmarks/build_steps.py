@@ -30,12 +30,12 @@ from recordmill.pipeline.build.images.read import give_back_large_blocks
 from recordmill.pipeline.build.images.transcode import as_jpeg
 from recordmill.pipeline.build.worker.build_shard import encode
 from recordmill.pipeline.dataset.tfrecord import frame
-from recordmill.pipeline.spec.features.image import Image
 from recordmill.pipeline.spec.model import load_spec
-from recordmill.transforms.contract.image_header import check_header
-from recordmill.transforms.contract.stored import UNENCODED
-from recordmill.transforms.tensorflow.image import prepare
-from recordmill.transforms.tensorflow.kind import Context, Statistics
+from recordmill.transforms.base.graph import Context, Statistics
+from recordmill.transforms.base.stored import UNENCODED
+from recordmill.transforms.images.image_graph import prepare
+from recordmill.transforms.images.image_header import check_header
+from recordmill.transforms.images.image_spec import Image
 
 ROWS, BATCHES, THREADS = 32, 3, 2
 Step = Callable[[int], object]

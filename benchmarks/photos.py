@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageCms, ImageDraw
 
-from recordmill.transforms.contract.color_profile import PRIMARIES, SRGB_CURVE, made_profile
+from recordmill.transforms.images.color_profile import PRIMARIES, SRGB_CURVE, made_profile
 
 WIDTH, HEIGHT = 500, 375
 QUALITY = 92

@@ -55,8 +55,8 @@ from recordmill.pipeline.versions.listing import held, open_existing
 from recordmill.pipeline.versions.prune import remove_superseded
 from recordmill.pipeline.versions.stores.base import OutputError, Store
 from recordmill.pipeline.versions.stores.open_store import open_location
-from recordmill.transforms.contract.kinds import read_descriptions
-from recordmill.transforms.contract.stored import Ragged, stored_features
+from recordmill.transforms.base.kinds import read_descriptions
+from recordmill.transforms.base.stored import Ragged, stored_features
 
 
 class PackedError(UserError):

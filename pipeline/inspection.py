@@ -39,21 +39,21 @@ from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.reader.records import Numbers
 from recordmill.pipeline.rows import find_records, open_records, runs
 from recordmill.pipeline.safe_text import cut
-from recordmill.transforms.contract.color_profile import foreign_profile
-from recordmill.transforms.contract.image_header import ImageError, check_header, check_tile, read_header
-from recordmill.transforms.contract.image_parts import RAW
-from recordmill.transforms.contract.image_rules import is_transposed
-from recordmill.transforms.contract.kinds import read_descriptions
-from recordmill.transforms.contract.kinds.base import Decoding
-from recordmill.transforms.contract.kinds.image import Pixels
-from recordmill.transforms.contract.kinds.places import Box, Keypoint
-from recordmill.transforms.contract.kinds.text import DecodedText
-from recordmill.transforms.contract.kinds.values import Bucket
-from recordmill.transforms.contract.stored import KEY, Column, Ragged, RowError, part_name
-from recordmill.transforms.numpy.color import to_srgb
-from recordmill.transforms.numpy.image_decode import DecodeError
-from recordmill.transforms.numpy.images import decoded
-from recordmill.transforms.numpy.pixels import for_people
+from recordmill.transforms.base.description import Decoding
+from recordmill.transforms.base.kinds import read_descriptions
+from recordmill.transforms.base.stored import KEY, Column, Ragged, RowError, part_name
+from recordmill.transforms.images.color import to_srgb
+from recordmill.transforms.images.color_profile import foreign_profile
+from recordmill.transforms.images.decode import DecodeError
+from recordmill.transforms.images.image_header import ImageError, check_header, check_tile, read_header
+from recordmill.transforms.images.image_parts import RAW
+from recordmill.transforms.images.image_read import decoded
+from recordmill.transforms.images.image_rules import is_transposed
+from recordmill.transforms.images.image_stored import Pixels
+from recordmill.transforms.images.pixels import for_people
+from recordmill.transforms.images.places_stored import Box, Keypoint
+from recordmill.transforms.texts.text_stored import DecodedText
+from recordmill.transforms.values.values_stored import Bucket
 
 Value: TypeAlias = Any
 """`str` of a category (`int` for hashed ids), `float`, `Bucket`, `DecodedText`, `StoredImage`, `Box`, a tuple of

@@ -29,7 +29,7 @@ from recordmill.pipeline.reader.local_shards import ShardFile
 from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.reader.records import Numbers, Records
 from recordmill.pipeline.versions.base import Forgotten
-from recordmill.transforms.contract.stored import KEY, RowError, stored_features
+from recordmill.transforms.base.stored import KEY, RowError, stored_features
 
 KEY_ALONE = stored_features({}, with_key=True)
 

@@ -22,10 +22,10 @@ from recordmill.pipeline.reader.keras_input import inputs_of, served_features
 from recordmill.pipeline.reader.options import evaluation_options
 from recordmill.pipeline.reader.request import Request, make_request
 from recordmill.pipeline.verify.files import serving_model
-from recordmill.transforms.contract.kinds import read_description
-from recordmill.transforms.contract.kinds.base import argument_name
-from recordmill.transforms.contract.kinds.image import Pixels
-from recordmill.transforms.contract.stored import LENGTHS, ArraySpec, part_name
+from recordmill.transforms.base.description import argument_name
+from recordmill.transforms.base.kinds import read_description
+from recordmill.transforms.base.stored import LENGTHS, ArraySpec, part_name
+from recordmill.transforms.images.image_stored import Pixels
 
 Tensors: TypeAlias = Mapping[str, tf.Tensor]
 ACTIVATIONS = {"softmax": tf.nn.softmax, "sigmoid": tf.nn.sigmoid}

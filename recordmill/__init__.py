@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
     from recordmill.pipeline.verify.files import serving_model
     from recordmill.pipeline.versions.publishing import GateBreachedError, Published
-    from recordmill.transforms.contract.stored import ArraySpec, Ragged
+    from recordmill.transforms.base.stored import ArraySpec, Ragged
 
 __all__ = [
     "ArraySpec", "DamagedRecordError", "Dataset", "DatasetError", "GateBreachedError", "Input", "Published", "Ragged",
@@ -57,7 +57,7 @@ MODULES = {
     "pipeline.spec.model": ("Spec", "load_spec", "parse_spec"),
     "pipeline.verify.files": ("serving_model",),
     "pipeline.versions.publishing": ("GateBreachedError", "Published"),
-    "transforms.contract.stored": ("ArraySpec", "Ragged"),
+    "transforms.base.stored": ("ArraySpec", "Ragged"),
 }
 
 

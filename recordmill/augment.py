@@ -5,16 +5,16 @@
 """
 
 # isort: off
-from recordmill.transforms.numpy.augment.affine import RandomAffine, RandomRotation
-from recordmill.transforms.numpy.augment.base import Augmentation
-from recordmill.transforms.numpy.augment.chain import Mask, RandomApply, Views, apply
-from recordmill.transforms.numpy.augment.colors import AutoContrast, ColorJitter, Equalize, Grayscale, Invert
-from recordmill.transforms.numpy.augment.colors import GaussianBlur, Posterize, RandomSharpness, Solarize
-from recordmill.transforms.numpy.augment.movements import CenterCrop, RandomCrop, RandomFlip, RandomResizedCrop
-from recordmill.transforms.numpy.augment.movements import RandomRotation90, Resize
-from recordmill.transforms.numpy.augment.policies import RandAugment, TrivialAugmentWide
-from recordmill.transforms.numpy.augment.regularization import BatchAugmentation, CutMix, MixUp, RandomCutout
-from recordmill.transforms.numpy.augment.regularization import RandomErasing
+from recordmill.transforms.images.augment.affine import RandomAffine, RandomRotation
+from recordmill.transforms.images.augment.base import Augmentation
+from recordmill.transforms.images.augment.chain import Mask, RandomApply, Views, apply
+from recordmill.transforms.images.augment.colors import AutoContrast, ColorJitter, Equalize, Grayscale, Invert
+from recordmill.transforms.images.augment.colors import GaussianBlur, Posterize, RandomSharpness, Solarize
+from recordmill.transforms.images.augment.movements import CenterCrop, RandomCrop, RandomFlip, RandomResizedCrop
+from recordmill.transforms.images.augment.movements import RandomRotation90, Resize
+from recordmill.transforms.images.augment.policies import RandAugment, TrivialAugmentWide
+from recordmill.transforms.images.augment.regularization import BatchAugmentation, CutMix, MixUp, RandomCutout
+from recordmill.transforms.images.augment.regularization import RandomErasing
 
 __all__ = [
     "Augmentation", "AutoContrast", "BatchAugmentation", "CenterCrop", "ColorJitter", "CutMix", "Equalize",

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from recordmill.pipeline.reader.batches import RowSource
     from recordmill.pipeline.reader.input import Input
     from recordmill.pipeline.reader.remote import Folder
-    from recordmill.transforms.numpy.augment.base import Augmentation
-    from recordmill.transforms.numpy.tokenizers import TextTokenizer
+    from recordmill.transforms.images.augment.base import Augmentation
+    from recordmill.transforms.texts.tokenizers import TextTokenizer
 
 Options = ParamSpec("Options")
 Made = TypeVar("Made")
@@ -247,8 +247,8 @@ class Dataset(DatasetVersion):
             DatasetError: the feature is unknown, is no such text, or its model is missing.
             UserError: the package `tokenizers` or `tiktoken` is missing.
         """
-        from recordmill.transforms.contract.kinds.text import LIBRARY_TOKENIZERS, TokenizerOptions
-        from recordmill.transforms.numpy.tokenizers import MOST_BYTES, open_tokenizer
+        from recordmill.transforms.texts.text_stored import LIBRARY_TOKENIZERS, TokenizerOptions
+        from recordmill.transforms.texts.tokenizers import MOST_BYTES, open_tokenizer
 
         described = self._description(feature).as_text
         if described is None or described.tokenizer not in LIBRARY_TOKENIZERS:

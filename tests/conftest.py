@@ -16,7 +16,7 @@ from recordmill.pipeline.build.inputs import input_table
 from recordmill.pipeline.dataset.manifest import read_manifest
 from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.publishing import Published
-from recordmill.transforms.numpy import opencv
+from recordmill.transforms.images import opencv
 from tests.constants import constants
 from tests.every_kind import make
 

@@ -20,8 +20,8 @@ from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.worker import batch
 from recordmill.pipeline.dataset.paths import attempt_name
 from recordmill.pipeline.versions.stores.base import Store
-from recordmill.transforms.tensorflow import transform_graph
-from recordmill.transforms.tensorflow.transform_graph import Preprocessing
+from recordmill.transforms.engines import transform_graph
+from recordmill.transforms.engines.transform_graph import Preprocessing
 from tests.constants import constants
 
 GRAPHS = 64  # in memory at once

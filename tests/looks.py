@@ -16,10 +16,10 @@ from recordmill.pipeline.build.worker.read_chunk import LookReader
 from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.pipeline.sources.files import Files, LocalFiles
 from recordmill.pipeline.sources.source_reader import Chunk
-from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.spec.model import parse_spec
-from recordmill.transforms.contract.kinds.base import Learned
-from recordmill.transforms.tensorflow.transform_graph import Preprocessing
+from recordmill.transforms.base.description import Learned
+from recordmill.transforms.base.feature import Feature
+from recordmill.transforms.engines.transform_graph import Preprocessing
 
 
 def planned_look(

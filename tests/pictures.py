@@ -10,8 +10,8 @@ import numpy as np
 import pillow_heif.HeifImagePlugin  # noqa: F401 - Pillow then writes HEIF
 from PIL import Image as Picture
 
-from recordmill.pipeline.spec.features.image import Image
-from recordmill.transforms.contract.image_header import PNG
+from recordmill.transforms.images.image_header import PNG
+from recordmill.transforms.images.image_spec import Image
 
 RANDOM = np.random.default_rng(0)
 PIXELS = np.kron(RANDOM.integers(0, 256, (6, 9, 3)), np.ones((3, 3, 1))).astype(np.uint8)  # 18 x 27

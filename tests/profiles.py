@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image as Picture
 from PIL import ImageCms
 
-from recordmill.transforms.contract.color_profile import PRIMARIES, SRGB_CURVE, made_profile
+from recordmill.transforms.images.color_profile import PRIMARIES, SRGB_CURVE, made_profile
 
 P3, ADOBE, PROPHOTO = (
     made_profile(PRIMARIES[name], (gamma, 1.0, 0.0, 0.0, 0.0) if gamma else SRGB_CURVE)

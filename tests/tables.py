@@ -12,13 +12,13 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.options import AnySource
 from recordmill.pipeline.sources.source_reader import Plan, SourceReader
 from recordmill.pipeline.sources.typing.arrays import arrow_type
+from recordmill.transforms.base.columns import Column, Columns, ColumnType
 
 FILES = BeamFiles()
 TEXT, CATEGORY, NUMBER, INTEGER, IMAGE, *_ = map(Column, ColumnType)

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.formats import json_document as items_of_json
 from recordmill.pipeline.sources.formats import reader_of
@@ -21,6 +20,7 @@ from recordmill.pipeline.sources.options import AnnotatedImages
 from recordmill.pipeline.sources.source_reader import SourceReader
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.yaml_document import SpecError
+from recordmill.transforms.base.columns import Column, Columns, ColumnType
 from tests import published_formats as published
 from tests.constants import constants
 from tests.messages import assert_names, raises

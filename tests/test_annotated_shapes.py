@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.faults import Fault, SourceError
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.formats.annotated_rows import voc_lists, yolo_lists
 from recordmill.pipeline.sources.formats.coco import CocoImage
 from recordmill.pipeline.sources.options import AnnotatedImages
+from recordmill.transforms.base.columns import Column, Columns, ColumnType
 from tests import published_formats as published
 from tests.messages import assert_names, raises
 from tests.tables import CATEGORY, FILES, IMAGE, Read, read

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from recordmill.pipeline.dataset.manifest import DatasetError
-from recordmill.pipeline.spec.features.values import Array
-from recordmill.transforms.contract.kinds import read_description
-from recordmill.transforms.contract.kinds.array import DTYPES, ArrayDescription, ArrayLayout, numpy_dtype
-from recordmill.transforms.contract.stored import FinishOptions, RowError
-from recordmill.transforms.numpy.features import finish
-from recordmill.transforms.tensorflow.features import model_features
+from recordmill.transforms.base.arrays import DTYPES, ArrayDescription, ArrayLayout, numpy_dtype
+from recordmill.transforms.base.kinds import read_description
+from recordmill.transforms.base.stored import FinishOptions, RowError
+from recordmill.transforms.engines.numpy_features import finish
+from recordmill.transforms.engines.tensorflow_features import model_features
+from recordmill.transforms.values.values_spec import Array
 from tests.messages import raises
 
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import Faults
 from recordmill.pipeline.sources.typing.python_values import typed_objects
 from recordmill.pipeline.sources.typing.values import misfit, typed_values
-from recordmill.transforms.contract.kinds.array import ArrayError, ArrayLayout, numpy_dtype
+from recordmill.transforms.base.arrays import ArrayError, ArrayLayout, numpy_dtype
+from recordmill.transforms.base.columns import Column, ColumnType
 from tests.messages import assert_names, raises
 
 BASE = ("", "")

@@ -13,14 +13,14 @@ import pytest
 
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.starter import starter
-from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.options import Arrays
 from recordmill.pipeline.sources.source_reader import SourceReader
 from recordmill.pipeline.spec.model import parse_spec
-from recordmill.transforms.contract.kinds.array import ArrayLayout
+from recordmill.transforms.base.arrays import ArrayLayout
+from recordmill.transforms.base.columns import Column, ColumnType
 from tests.messages import assert_names, raises
 from tests.tables import CATEGORY, FILES, IMAGE, NUMBER, TEXT, npy, read
 

@@ -37,9 +37,9 @@ from recordmill.augment import (
     Views,
     apply,
 )
-from recordmill.transforms.numpy import opencv
-from recordmill.transforms.numpy.augment import chain as augment
-from recordmill.transforms.numpy.augment import movements
+from recordmill.transforms.images import opencv
+from recordmill.transforms.images.augment import chain as augment
+from recordmill.transforms.images.augment import movements
 from tests.messages import raises
 
 ALMOST_1 = 1 - 2.0**-53

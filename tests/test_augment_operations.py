@@ -31,11 +31,11 @@ from recordmill.augment import (
     Views,
     apply,
 )
-from recordmill.transforms.numpy import opencv
-from recordmill.transforms.numpy.augment import chain, policies
-from recordmill.transforms.numpy.augment.affine import affine_numbers
-from recordmill.transforms.numpy.augment.colors import LUMA, QUARTER_TURN, SAME_COLORS, color_numbers
-from recordmill.transforms.numpy.augment.regularization import CutMix, MixUp, symmetric_beta
+from recordmill.transforms.images import opencv
+from recordmill.transforms.images.augment import chain, policies
+from recordmill.transforms.images.augment.affine import affine_numbers
+from recordmill.transforms.images.augment.colors import LUMA, QUARTER_TURN, SAME_COLORS, color_numbers
+from recordmill.transforms.images.augment.regularization import CutMix, MixUp, symmetric_beta
 from tests.messages import raises
 from tests.test_augment import ALMOST_1, _library, drawn, grey, image, rectangle, uniforms, with_each_library  # noqa: F401 - a fixture
 

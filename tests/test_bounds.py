@@ -18,19 +18,19 @@ from PIL import Image as Picture
 
 from recordmill.pipeline.build.images.perceptual_hash import perceptual_hash
 from recordmill.pipeline.build.images.read import Loaded, together
-from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import Fault, SourceError
 from recordmill.pipeline.sources.formats.annotated_images import read_open_images
 from recordmill.pipeline.sources.formats.annotated_rows import ImageList, names_in, voc_lists, yolo_lists
 from recordmill.pipeline.sources.formats.coco import NO_NUMBERS, NO_VALUES, CocoImage, _hashed, read_coco
 from recordmill.pipeline.sources.formats.grouped import Groups
 from recordmill.pipeline.sources.source_reader import Block
-from recordmill.transforms.contract import bounds
-from recordmill.transforms.contract.bounds import BOUNDS, Bound, ImageError
-from recordmill.transforms.contract.image_header import check_header, check_tile
-from recordmill.transforms.contract.image_parts import RAW, jpeg_segments, png_chunks, without_metadata
-from recordmill.transforms.contract.kinds.image import PixelOptions
-from recordmill.transforms.numpy.image_decode import DecodeError, decode_original
+from recordmill.transforms.base import bounds
+from recordmill.transforms.base.bounds import BOUNDS, Bound, ImageError
+from recordmill.transforms.base.columns import Column, ColumnType
+from recordmill.transforms.images.decode import DecodeError, decode_original
+from recordmill.transforms.images.image_header import check_header, check_tile
+from recordmill.transforms.images.image_parts import RAW, jpeg_segments, png_chunks, without_metadata
+from recordmill.transforms.images.image_stored import PixelOptions
 from tests.messages import assert_names, raises
 from tests.pictures import bmp, chunk, saved
 from tests.tables import FILES

@@ -10,14 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.pipeline.errors import WrongValueError
-from recordmill.pipeline.spec.features.category import Category
-from recordmill.pipeline.spec.features.feature import Feature
-from recordmill.pipeline.spec.features.image import Image
-from recordmill.pipeline.spec.features.places import Boxes
-from recordmill.transforms.contract.image_rules import placement
-from recordmill.transforms.tensorflow import image, places
-from recordmill.transforms.tensorflow.features import KINDS
-from recordmill.transforms.tensorflow.kind import Context, Statistics
+from recordmill.transforms.base.feature import Feature
+from recordmill.transforms.base.graph import Context, Statistics
+from recordmill.transforms.engines.tensorflow_features import KINDS
+from recordmill.transforms.images import image_graph as image
+from recordmill.transforms.images import places_graph as places
+from recordmill.transforms.images.image_rules import placement
+from recordmill.transforms.images.image_spec import Image
+from recordmill.transforms.images.places_spec import Boxes
+from recordmill.transforms.values.category_spec import Category
 from tests.messages import raises
 from tests.running import BOTH_WAYS, Run, assert_same_bits
 

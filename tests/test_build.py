@@ -18,10 +18,10 @@ from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.results.results import NothingToPublishError, ReconcileError
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.dataset.placement import Layout, hash_keys
-from recordmill.pipeline.spec.features.image import Image
 from recordmill.pipeline.spec.model import Spec, parse_spec
 from recordmill.pipeline.versions.publishing import OutputError, Published
 from recordmill.pipeline.versions.stores.local import LocalStore
+from recordmill.transforms.images.image_spec import Image
 from tests.messages import raises
 
 SPEC = """

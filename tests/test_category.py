@@ -7,8 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 from recordmill.pipeline.errors import WrongValueError
-from recordmill.pipeline.spec.features.category import Categories, Category, check_not_crossed, read_classes
-from recordmill.pipeline.spec.features.values import Raw
+from recordmill.transforms.values.category_spec import Categories, Category, check_not_crossed, read_classes
+from recordmill.transforms.values.values_spec import Raw
 from tests.messages import raises
 
 MISTAKES: list[Any] = [

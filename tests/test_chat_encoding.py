@@ -12,8 +12,8 @@ from recordmill.pipeline.build.texts.chat import ChatEncoder, EncodedChat, canon
 from recordmill.pipeline.build.texts.template import ChatTemplate, named_tokens, read_template
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.faults import Fault
-from recordmill.pipeline.spec.features.chat import Chat
-from recordmill.transforms.contract.kinds.base import Learned
+from recordmill.transforms.base.description import Learned
+from recordmill.transforms.texts.chat_spec import Chat
 from tests.chats import TEMPLATES, TOKENS, WITH_BLOCKS, chats, mask_of, tokenizer, trained_spans
 from tests.messages import assert_names, raises
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from recordmill.pipeline.build.texts.chat import ChatEncoder, EncodedChat
-from recordmill.pipeline.spec.features.chat import Chat
-from recordmill.transforms.contract.kinds.base import Learned
+from recordmill.transforms.base.description import Learned
+from recordmill.transforms.texts.chat_spec import Chat
 from tests.chats import TEMPLATES, TOKENS, chats, tokenizer, write_model
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(900)]

@@ -7,12 +7,12 @@ import pytest
 from pydantic import ValidationError
 
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.spec.features.chat import Chat
 from recordmill.pipeline.spec.model import parse_spec
-from recordmill.transforms.contract.kinds.base import Decoding
-from recordmill.transforms.contract.kinds.text import ChatDescription
-from recordmill.transforms.contract.stored import FinishOptions, Ragged
-from recordmill.transforms.numpy.features import finish
+from recordmill.transforms.base.description import Decoding
+from recordmill.transforms.base.stored import FinishOptions, Ragged
+from recordmill.transforms.engines.numpy_features import finish
+from recordmill.transforms.texts.chat_spec import Chat
+from recordmill.transforms.texts.text_stored import ChatDescription
 from tests.messages import raises
 
 MODEL = "m/tokenizer.json"

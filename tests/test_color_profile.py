@@ -20,11 +20,11 @@ from recordmill.pipeline.build.images.read import BuildImageReader
 from recordmill.pipeline.build.images.transcode import as_jpeg, decodable
 from recordmill.pipeline.facts.version import VersionFacts
 from recordmill.pipeline.sources.images import inline
-from recordmill.pipeline.spec.features.image import ImageSequence
 from recordmill.pipeline.spec.model import parse_spec
-from recordmill.transforms.contract.color_profile import PRIMARIES, foreign_profile, profile_name
-from recordmill.transforms.contract.image_header import ImageError, read_header
-from recordmill.transforms.tensorflow.image import stored_image
+from recordmill.transforms.images.color_profile import PRIMARIES, foreign_profile, profile_name
+from recordmill.transforms.images.image_graph import stored_image
+from recordmill.transforms.images.image_header import ImageError, read_header
+from recordmill.transforms.images.image_spec import ImageSequence
 from tests.messages import raises
 from tests.pictures import ORIENTATION, PIXELS, RANDOM, opened, options, photo, png, saved
 from tests.profiles import (

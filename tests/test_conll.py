@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.formats import conll, csv_records, reader_of
 from recordmill.pipeline.sources.options import Conll
 from recordmill.pipeline.sources.source_reader import SourceReader
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.yaml_document import SpecError
+from recordmill.transforms.base.columns import Column, ColumnType
 from tests.constants import constants
 from tests.messages import assert_names, raises
 from tests.tables import CATEGORY, INTEGER, TEXT, read

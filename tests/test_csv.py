@@ -17,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.encoded import open_utf8
 from recordmill.pipeline.sources.faults import Reject, SourceError
 from recordmill.pipeline.sources.formats import csv as csv_source
@@ -28,6 +27,7 @@ from recordmill.pipeline.sources.options import Csv, Tsv
 from recordmill.pipeline.sources.source_reader import Plan, SourceReader
 from recordmill.pipeline.sources.typing.arrays import arrow_type, strings
 from recordmill.pipeline.sources.typing.values import typed_values
+from recordmill.transforms.base.columns import Column, Columns, ColumnType
 from tests.constants import constants
 from tests.messages import assert_names, raises
 from tests.tables import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT

@@ -19,15 +19,15 @@ from recordmill.pipeline.build.summaries import numbers as numbers_module
 from recordmill.pipeline.dataset.profile import pixel_moments
 from recordmill.pipeline.init.starter import starter
 from recordmill.pipeline.sources.files import LocalFiles
-from recordmill.pipeline.spec.features.image import Image
-from recordmill.transforms.contract.image_facts import loss_words, losses
-from recordmill.transforms.contract.image_header import ImageError
-from recordmill.transforms.contract.kinds.image import PixelOptions
-from recordmill.transforms.numpy.augment.chain import apply, check, check_deep, lanes, parameters
-from recordmill.transforms.numpy.image_decode import decode_planes
-from recordmill.transforms.numpy.images import ImageReader
-from recordmill.transforms.numpy.pixels import stretched
-from recordmill.transforms.tensorflow import image as graph
+from recordmill.transforms.images import image_graph as graph
+from recordmill.transforms.images.augment.chain import apply, check, check_deep, lanes, parameters
+from recordmill.transforms.images.decode import decode_planes
+from recordmill.transforms.images.image_facts import loss_words, losses
+from recordmill.transforms.images.image_header import ImageError
+from recordmill.transforms.images.image_read import ImageReader
+from recordmill.transforms.images.image_spec import Image
+from recordmill.transforms.images.image_stored import PixelOptions
+from recordmill.transforms.images.pixels import stretched
 from tests.messages import assert_names, raises
 from tests.tables import npy
 

@@ -17,10 +17,10 @@ from pydantic_core import to_jsonable_python
 from recordmill.pipeline.sources.faults import REASONS
 from recordmill.pipeline.sources.options import AnySource, SourceOptions, TableOptions
 from recordmill.pipeline.spec.features import AnyFeature
-from recordmill.pipeline.spec.features.feature import Feature
-from recordmill.pipeline.spec.features.text import Text, Texts, Tokenized
 from recordmill.pipeline.spec.model import Spec, parse_spec
 from recordmill.pipeline.yaml_document import _models
+from recordmill.transforms.base.feature import Feature
+from recordmill.transforms.texts.text_spec import Text, Texts, Tokenized
 from tests import every_kind
 
 ROOT = Path(__file__).parents[1]

@@ -8,9 +8,9 @@ import pytest
 from pycocotools import mask as coco
 
 from recordmill.pipeline.build.images import masks
-from recordmill.pipeline.spec.features.mask import Mask, Masks
-from recordmill.transforms.contract import bounds
-from recordmill.transforms.contract.bounds import Bound, ImageError
+from recordmill.transforms.base import bounds
+from recordmill.transforms.base.bounds import Bound, ImageError
+from recordmill.transforms.images.mask_spec import Mask, Masks
 from tests.messages import raises
 
 NAMES = ["background", "a", "b", "c"]

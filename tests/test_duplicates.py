@@ -31,14 +31,14 @@ from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.build.worker.placement import CONTENTS
 from recordmill.pipeline.dataset.placement import Layout, hash_key
 from recordmill.pipeline.facts.version import duplicate_lines, duplicate_warnings, leaks
-from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.sources.source_reader import Block, Chunk
-from recordmill.pipeline.spec.features.text import Text
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.spec.split_by import Duplicates, SplitBy
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.pipeline.yaml_document import SpecError
+from recordmill.transforms.base.columns import Column, ColumnType
+from recordmill.transforms.texts.text_spec import Text
 from tests.messages import assert_names, raises
 
 LAYOUT = Layout({"train": 60, "validation": 20, "test": 20}, {"train": 2, "validation": 1, "test": 1})

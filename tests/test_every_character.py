@@ -12,11 +12,12 @@ import pytest
 import tensorflow as tf
 
 from recordmill.pipeline.build.analysis.tokenizers import read_model, train
-from recordmill.pipeline.spec.features.category import Category
-from recordmill.pipeline.spec.features.text import Text
-from recordmill.transforms.contract.kinds.base import Learned
-from recordmill.transforms.tensorflow import tokenizers, values
-from recordmill.transforms.tensorflow.kind import Statistics
+from recordmill.transforms.base.description import Learned
+from recordmill.transforms.base.graph import Statistics
+from recordmill.transforms.texts import tokenizers_graph as tokenizers
+from recordmill.transforms.texts.text_spec import Text
+from recordmill.transforms.values import values_graph as values
+from recordmill.transforms.values.category_spec import Category
 from tests.farm_hash import fingerprint64
 
 ASSIGNED = [*range(0xD800), *range(0xE000, 0x33480), *range(0xE0000, 0xE0200), 0xF0000, 0xFFFFF, 0x10FFFF]
@@ -141,7 +142,7 @@ MARK = tokenizers.MARK
 LOWERED = ["A\0\0B", "\0", "", f"{MARK}0A{MARK}1\0{MARK}{MARK}\0001", "ΑΣ\0Β ΑΣ", "TITLE İĮÌÍĨ J\u0301 I\u0307"]
 IN_TURKISH = f"""
 import tensorflow as tf
-from recordmill.transforms.tensorflow.tokenizers import lower
+from recordmill.transforms.texts.tokenizers_graph import lower
 assert tf.strings.lower("TITLE", encoding="utf-8") != b"title", "no rules of this language"
 print(ascii([one.decode() for one in lower(tf.constant({LOWERED!a})).numpy()]))
 """

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.pipeline.dataset.examples import examples
-from recordmill.transforms.contract.stored import Ragged
+from recordmill.transforms.base.stored import Ragged
 
 KINDS = {"bytes": "bytes_list", "int64": "int64_list", "float32": "float_list"}
 VALUES = {

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
-from recordmill.transforms.tensorflow.image_decode import orient
-from recordmill.transforms.tensorflow.image_properties import orientation, tiff_orientation
+from recordmill.transforms.images.decode_graph import orient
+from recordmill.transforms.images.properties_graph import orientation, tiff_orientation
 from tests.pictures import PIXELS, chunk, saved
 
 SHORT, LONG = 3, 4

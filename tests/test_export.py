@@ -17,8 +17,8 @@ from recordmill.dataset import Dataset, open_dataset
 from recordmill.pipeline.dataset.manifest import Span
 from recordmill.pipeline.export.export import ExportError, export, image_file
 from recordmill.pipeline.inspection import StoredImage, read_records
-from recordmill.transforms.contract.image_parts import without_metadata
-from recordmill.transforms.contract.kinds.image import ImageDescription, PixelOptions
+from recordmill.transforms.images.image_parts import without_metadata
+from recordmill.transforms.images.image_stored import ImageDescription, PixelOptions
 from tests import published
 from tests.messages import assert_names, raises
 from tests.test_adopt import run

@@ -14,11 +14,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.files import FileInfo
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.globs import escape, folder_prefix, glob_pattern, is_glob, literal_prefix
 from recordmill.pipeline.sources.options import ImageFolder, JsonLines
+from recordmill.transforms.base.columns import Column, ColumnType
 from tests.messages import assert_names, raises
 
 TREE = ("a.jsonl", "b.txt", ".hidden.jsonl", "x/a.jsonl", "x/y/c.jsonl", "x/.git/d.jsonl", "[v2]/e.jsonl", "é/f.jsonl")

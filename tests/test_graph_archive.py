@@ -9,7 +9,7 @@ import pytest
 
 from recordmill.pipeline.build.context.graph import GRAPH_FOLDERS, pack_graph, unpack_graph
 from recordmill.pipeline.versions.stores.local import LocalStore
-from recordmill.transforms.tensorflow import transform_graph
+from recordmill.transforms.engines import transform_graph
 
 FILE = Path("assets", "label.vocabulary.txt")
 THREADS = 8

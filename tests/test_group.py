@@ -19,13 +19,13 @@ from PIL import Image
 from recordmill import open_dataset
 from recordmill.pipeline.dataset.tfrecord import frame
 from recordmill.pipeline.init.starter import starter
-from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.formats.grouped import GroupedReader
 from recordmill.pipeline.sources.options import Csv
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.yaml_document import SpecError
+from recordmill.transforms.base.columns import Column, Columns, ColumnType
 from tests.forked import recordmill
 from tests.messages import assert_names, raises
 from tests.tables import CATEGORY, FILES, IMAGE, NUMBER, Read, read, write_jsonl

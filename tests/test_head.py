@@ -10,10 +10,10 @@ from recordmill.dataset import Dataset, open_dataset
 from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.inspection import LONGEST, read_records, shown, to_json
-from recordmill.transforms.contract.kinds.base import Decoding
-from recordmill.transforms.contract.kinds.places import Box
-from recordmill.transforms.contract.kinds.text import DecodedText, TextDescription
-from recordmill.transforms.contract.kinds.values import Bucket
+from recordmill.transforms.base.description import Decoding
+from recordmill.transforms.images.places_stored import Box
+from recordmill.transforms.texts.text_stored import DecodedText, TextDescription
+from recordmill.transforms.values.values_stored import Bucket
 from tests import published
 from tests.messages import assert_names, raises
 

@@ -31,10 +31,10 @@ from recordmill.pipeline.versions import history, leases
 from recordmill.pipeline.versions.base import FORGOTTEN_FILE, read_forgotten
 from recordmill.pipeline.versions.stores.base import Content
 from recordmill.pipeline.versions.stores.open_store import open_store
-from recordmill.transforms.contract.kinds import read_description
-from recordmill.transforms.contract.kinds.base import Stored
-from recordmill.transforms.contract.kinds.image import Pixels
-from recordmill.transforms.numpy.image_decode import DecodeError, decode
+from recordmill.transforms.base.description import Stored
+from recordmill.transforms.base.kinds import read_description
+from recordmill.transforms.images.decode import DecodeError, decode
+from recordmill.transforms.images.image_stored import Pixels
 from tests import published
 from tests.constants import constants
 from tests.messages import raises

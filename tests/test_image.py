@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.spec.features.image import Image, ImageSequence
 from recordmill.pipeline.spec.model import SpecError, parse_spec
-from recordmill.transforms.contract.kinds.image import ImageDescription
-from recordmill.transforms.tensorflow import image
-from recordmill.transforms.tensorflow.features import KINDS
-from recordmill.transforms.tensorflow.kind import Context, Statistics
+from recordmill.transforms.base.graph import Context, Statistics
+from recordmill.transforms.engines.tensorflow_features import KINDS
+from recordmill.transforms.images import image_graph as image
+from recordmill.transforms.images.image_spec import Image, ImageSequence
+from recordmill.transforms.images.image_stored import ImageDescription
 from tests.messages import raises
 from tests.pictures import BACKGROUND, PIXELS, options, saved, turned
 

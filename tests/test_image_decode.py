@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image as Picture
 
-from recordmill.transforms.contract.image_header import PNG
-from recordmill.transforms.contract.image_rules import placement
-from recordmill.transforms.contract.kinds.image import MAX_SIDE
-from recordmill.transforms.numpy.image_decode import ends_early
-from recordmill.transforms.tensorflow.image import prepare
-from recordmill.transforms.tensorflow.image_decode import decode, resize
-from recordmill.transforms.tensorflow.kind import Context, Statistics
+from recordmill.transforms.base.graph import Context, Statistics
+from recordmill.transforms.images.decode import ends_early
+from recordmill.transforms.images.decode_graph import decode, resize
+from recordmill.transforms.images.image_graph import prepare
+from recordmill.transforms.images.image_header import PNG
+from recordmill.transforms.images.image_rules import placement
+from recordmill.transforms.images.image_stored import MAX_SIDE
 from tests.messages import raises
 from tests.pictures import (
     PIXELS,

@@ -28,8 +28,8 @@ from recordmill.pipeline.forecast.forecast import Forecast, forecast
 from recordmill.pipeline.init.starter import starter
 from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.spec.model import parse_spec
-from recordmill.transforms.contract.image_facts import LOSSES, fact_lines, loss_lines, losses
-from recordmill.transforms.contract.image_header import ImageError, check_header
+from recordmill.transforms.images.image_facts import LOSSES, fact_lines, loss_lines, losses
+from recordmill.transforms.images.image_header import ImageError, check_header
 from tests.constants import constants
 from tests.messages import assert_names
 from tests.pictures import PIXELS, animated, bmp, chunk, options, png, saved, turned

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.sources.batches import even_parts
-from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.faults import Reject, SourceError
 from recordmill.pipeline.sources.formats import csv as csv_source
 from recordmill.pipeline.sources.formats import reader_of
@@ -26,6 +25,7 @@ from recordmill.pipeline.sources.options import ImageFolder
 from recordmill.pipeline.sources.paths import Inside
 from recordmill.pipeline.sources.source_reader import Plan, SourceReader
 from recordmill.pipeline.sources.typing.arrays import arrow_type
+from recordmill.transforms.base.columns import Column, Columns, ColumnType
 from tests.constants import constants
 from tests.messages import assert_names, raises
 

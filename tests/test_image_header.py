@@ -6,7 +6,7 @@ from contextlib import nullcontext
 import pytest
 from PIL import Image as Picture
 
-from recordmill.transforms.contract.image_header import PNG, Header, ImageError, check_header, read_header
+from recordmill.transforms.images.image_header import PNG, Header, ImageError, check_header, read_header
 from tests.messages import raises
 from tests.pictures import PIXELS, animated, bmp, chunk, saved, turned
 

@@ -14,10 +14,10 @@ from PIL import ImageCms, ImageDraw, ImageSequence
 from recordmill.pipeline.build.images.transcode import decodable, decoding_of, pages_of
 from recordmill.pipeline.init.starter import starter
 from recordmill.pipeline.sources.files import LocalFiles
-from recordmill.pipeline.spec.features import image as kinds
-from recordmill.transforms.contract import bounds
-from recordmill.transforms.contract.image_facts import losses
-from recordmill.transforms.contract.image_header import ImageError, read_header
+from recordmill.transforms.base import bounds
+from recordmill.transforms.images import image_spec as kinds
+from recordmill.transforms.images.image_facts import losses
+from recordmill.transforms.images.image_header import ImageError, read_header
 from tests.messages import assert_names, raises
 
 

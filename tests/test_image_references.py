@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.images.read import BuildImageReader
 from recordmill.pipeline.build.worker.packing import ImageSpill
-from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import Faults
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.globs import escape
@@ -27,7 +26,8 @@ from recordmill.pipeline.sources.images import (
 )
 from recordmill.pipeline.sources.options import Csv
 from recordmill.pipeline.sources.typing.values import typed_values
-from recordmill.transforms.tensorflow.image import ImageError
+from recordmill.transforms.base.columns import Column, ColumnType
+from recordmill.transforms.images.image_graph import ImageError
 from tests.messages import assert_names, raises
 from tests.tables import FILES, read
 

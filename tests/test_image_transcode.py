@@ -25,11 +25,11 @@ from recordmill.pipeline.build.images.transcode import (
     require,
 )
 from recordmill.pipeline.sources.files import is_machine_fault
-from recordmill.transforms.contract.image_header import ImageError
-from recordmill.transforms.numpy import image_decode
-from recordmill.transforms.numpy.image_decode import DecodeError, decode_original, inks, jpeg
-from recordmill.transforms.tensorflow.image import geometry
-from recordmill.transforms.tensorflow.image_decode import decode
+from recordmill.transforms.images import decode as image_decode
+from recordmill.transforms.images.decode import DecodeError, decode_original, inks, jpeg
+from recordmill.transforms.images.decode_graph import decode
+from recordmill.transforms.images.image_graph import geometry
+from recordmill.transforms.images.image_header import ImageError
 from tests.messages import raises
 from tests.pictures import PIXELS, RANDOM, animated, bmp, composited, opened, options, photo, saved, turned
 from tests.profiles import P3, in_srgb, press

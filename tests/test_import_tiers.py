@@ -43,8 +43,8 @@ READING = modules(
 LIGHT = modules("pipeline.facts", "pipeline.sources", "pipeline.spec", "pipeline.init", "pipeline.forecast",
     "pipeline.export", "pipeline.cli", but=("pipeline.forecast.rehearsal",))  # fmt: skip
 GRAPHS = modules("transforms.tensorflow", "pipeline.reader.tf_data", "pipeline.reader.keras_input",
-    but=("transforms.tensorflow.transform_graph",))  # fmt: skip
-TRANSFORM = modules("transforms.tensorflow.transform_graph")
+    but=("transforms.engines.transform_graph",))  # fmt: skip
+TRANSFORM = modules("transforms.engines.transform_graph")
 JOB = modules("pipeline.build", "pipeline.forecast", but=("pipeline.build.beam", "pipeline.build.make_version"))
 FRAMEWORKS = ["apache_beam", "tensorflow_transform", "tfx_bsl", "tensorflow"]
 # rich, which Keras imports, is in no list that blocks it for TensorFlow
@@ -115,7 +115,7 @@ def test_a_tier_above_tensorflow_loads_nothing_heavier(tiers: list[str]) -> None
 
 
 @pytest.mark.parametrize(
-    ("module", "blocked"), [("pipeline.spec.model", "yaml"), ("transforms.tensorflow.text", "tensorflow")]
+    ("module", "blocked"), [("pipeline.spec.model", "yaml"), ("transforms.texts.text_graph", "tensorflow")]
 )
 def test_what_is_blocked_cannot_be_loaded(module: str, blocked: str) -> None:
     done = python(IMPORT, blocked, f"recordmill.{module}")
@@ -164,9 +164,9 @@ INSIDE_FUNCTIONS = {
     "recordmill.pipeline.parallel": "`fcntl`, which Windows does not have",
     "recordmill.pipeline.facts.sidecars": "Jinja and Arrow",
     "recordmill.pipeline.build.texts.chat": "Jinja",
-    "recordmill.transforms.numpy.tokenizers": "the packages `tokenizers` and `tiktoken`",
+    "recordmill.transforms.texts.tokenizers": "the packages `tokenizers` and `tiktoken`",
     "recordmill.pipeline.build.images.masks": "pycocotools",
-    "recordmill.transforms.tensorflow.tokenizers": "TensorFlow Text",
+    "recordmill.transforms.texts.tokenizers_graph": "TensorFlow Text",
 }
 """The modules that import inside functions, and what need not be there."""
 

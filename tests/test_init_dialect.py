@@ -10,10 +10,10 @@ import yaml
 
 from recordmill.pipeline.init.dialect import cell_options
 from recordmill.pipeline.init.starter import starter
-from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.options import Csv
+from recordmill.transforms.base.columns import Column, ColumnType
 from tests.messages import assert_names
 
 ROWS = [[str(row), f"the {'word' if row % 3 else 'quoted'} {row}", "np"[row % 2]] for row in range(12)]

@@ -15,9 +15,9 @@ import yaml
 from recordmill.pipeline.build.inputs.span_sources import by_span
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.starter import starter
-from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.spec.model import Spec, parse_spec
+from recordmill.transforms.base.columns import Column, ColumnType
 from tests import published_formats as published
 from tests import tfrecords
 from tests.messages import assert_names, raises

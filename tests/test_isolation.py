@@ -11,7 +11,7 @@ import pytest
 
 from recordmill.pipeline.build.images.isolation import Isolation, IsolationError
 from recordmill.pipeline.build.images.transcode import UndecodableError, decodable
-from recordmill.transforms.contract.image_header import ImageError
+from recordmill.transforms.images.image_header import ImageError
 from tests.forked import wait_until_ended
 from tests.hostile_decoder import CRASH, EAT, HANG, QUIT, SPIN
 from tests.messages import raises

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from recordmill.augment import CenterCrop, Grayscale, RandomCrop, RandomFlip, RandomResizedCrop, Views
-from recordmill.transforms.contract.kinds.image import ImageDescription
-from recordmill.transforms.contract.stored import RowError
-from recordmill.transforms.numpy.augment import chain
-from recordmill.transforms.numpy.augment.base import MovedBoxes, Window
-from recordmill.transforms.numpy.image_decode import DecodeError, jpeg
-from recordmill.transforms.numpy.images import ImageReader
-from recordmill.transforms.numpy.jpeg_parts import JpegLayout, read_layout
+from recordmill.transforms.base.stored import RowError
+from recordmill.transforms.images.augment import chain
+from recordmill.transforms.images.augment.base import MovedBoxes, Window
+from recordmill.transforms.images.decode import DecodeError, jpeg
+from recordmill.transforms.images.image_read import ImageReader
+from recordmill.transforms.images.image_stored import ImageDescription
+from recordmill.transforms.images.jpeg_parts import JpegLayout, read_layout
 from tests.messages import raises
 
 SAMPLINGS = {"4:4:4": (8, 8), "4:2:0": (16, 16), "4:2:2": (8, 16)}

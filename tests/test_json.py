@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.pipeline.sources import batches
-from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.formats import json as json_source
 from recordmill.pipeline.sources.formats import json_document, reader_of
@@ -20,7 +19,8 @@ from recordmill.pipeline.sources.options import Json
 from recordmill.pipeline.sources.source_reader import SourceReader
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.yaml_document import SpecError
-from recordmill.transforms.contract.bounds import JSON_KEPT, JSON_ROWS
+from recordmill.transforms.base.bounds import JSON_KEPT, JSON_ROWS
+from recordmill.transforms.base.columns import Column, ColumnType
 from tests.constants import constants
 from tests.messages import assert_names, raises
 from tests.tables import CATEGORY, NUMBER, TEXT, read

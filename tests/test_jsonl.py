@@ -17,11 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.pipeline.sources import encoded
-from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.faults import REASONS, Reject, SourceError
 from recordmill.pipeline.sources.formats import jsonl_parser
 from recordmill.pipeline.sources.source_reader import Plan
 from recordmill.pipeline.sources.typing.arrays import arrow_type
+from recordmill.transforms.base.columns import Column, Columns, ColumnType
 from tests import tables
 from tests.constants import constants
 from tests.messages import assert_names, raises

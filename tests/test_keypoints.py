@@ -19,19 +19,19 @@ from recordmill import augment, open_dataset
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.inspection import shown
-from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import Faults
 from recordmill.pipeline.sources.typing.checks import check_column
-from recordmill.pipeline.spec.features.image import Image
-from recordmill.pipeline.spec.features.places import Keypoints
 from recordmill.pipeline.spec.model import load_spec, parse_spec
-from recordmill.transforms.contract.kinds import read_description
-from recordmill.transforms.contract.kinds.base import Decoding
-from recordmill.transforms.contract.stored import FinishOptions, Ragged, RowError
-from recordmill.transforms.numpy.augment import chain
-from recordmill.transforms.numpy.augment.base import MovedKeypoints
-from recordmill.transforms.numpy.features import finish
-from recordmill.transforms.tensorflow import places
+from recordmill.transforms.base.columns import Column, ColumnType
+from recordmill.transforms.base.description import Decoding
+from recordmill.transforms.base.kinds import read_description
+from recordmill.transforms.base.stored import FinishOptions, Ragged, RowError
+from recordmill.transforms.engines.numpy_features import finish
+from recordmill.transforms.images import places_graph as places
+from recordmill.transforms.images.augment import chain
+from recordmill.transforms.images.augment.base import MovedKeypoints
+from recordmill.transforms.images.image_spec import Image
+from recordmill.transforms.images.places_spec import Keypoints
 from tests.messages import assert_names, raises
 from tests.running import BOTH_WAYS, Run, assert_same_bits
 

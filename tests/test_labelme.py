@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.options import AnnotatedImages
+from recordmill.transforms.base.columns import Column, Columns, ColumnType
 from tests import published_formats as published
 from tests.messages import assert_names, raises
 from tests.tables import IMAGE, Read, read

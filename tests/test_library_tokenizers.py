@@ -24,15 +24,15 @@ from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.build.texts import encode as text_encoding
 from recordmill.pipeline.build.texts.encode import RowEncoder
 from recordmill.pipeline.errors import DatasetError, UserError
-from recordmill.pipeline.spec.features.pair import Pair
-from recordmill.pipeline.spec.features.text import Text
 from recordmill.pipeline.spec.model import SpecError, load_spec, parse_spec
 from recordmill.pipeline.versions.publishing import Published
-from recordmill.transforms.contract.bounds import TOKENIZED
-from recordmill.transforms.contract.kinds.base import Learned
-from recordmill.transforms.contract.kinds.text import TokenizerOptions
-from recordmill.transforms.numpy import tokenizers
-from recordmill.transforms.numpy.tokenizers import CL100K, O200K, R50K, TextTokenizer
+from recordmill.transforms.base.bounds import TOKENIZED
+from recordmill.transforms.base.description import Learned
+from recordmill.transforms.texts import tokenizers
+from recordmill.transforms.texts.pair_spec import Pair
+from recordmill.transforms.texts.text_spec import Text
+from recordmill.transforms.texts.text_stored import TokenizerOptions
+from recordmill.transforms.texts.tokenizers import CL100K, O200K, R50K, TextTokenizer
 from tests import models
 from tests.messages import assert_names, raises
 

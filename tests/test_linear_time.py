@@ -34,8 +34,8 @@ MADE_OF_VALUES = {
     ("pipeline/sources/formats/image_fields.py", "compile"),  # of a pattern in the spec, for the parts of a path
     ("pipeline/sources/globs.py", "compile"),  # below: `test_a_glob_is_linear`
     ("pipeline/sources/globs.py", "sub"),
-    ("transforms/contract/image_header.py", "compile"),  # of our own table; some bytes of a file are looked at
-    ("transforms/contract/image_header.py", "match"),
+    ("transforms/images/image_header.py", "compile"),  # of our own table; some bytes of a file are looked at
+    ("transforms/images/image_header.py", "match"),
 }
 
 

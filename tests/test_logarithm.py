@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from recordmill.transforms.tensorflow.values import log, log1p
+from recordmill.transforms.values.values_graph import log, log1p
 from tests.running import BOTH_WAYS, Run
 
 RANDOM = np.random.default_rng(5)

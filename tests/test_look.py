@@ -36,9 +36,9 @@ from recordmill.pipeline.build.summaries.numbers import PixelSums
 from recordmill.pipeline.build.summaries.words import NO_WORD, TokenizerWords, Vocabularies, VocabularyOptions, counted
 from recordmill.pipeline.build.worker.read_chunk import ChunkSums
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.spec.features.category import Category
-from recordmill.pipeline.spec.features.text import Text
-from recordmill.pipeline.spec.features.values import Number, Numbers
+from recordmill.transforms.texts.text_spec import Text
+from recordmill.transforms.values.category_spec import Category
+from recordmill.transforms.values.values_spec import Number, Numbers
 from tests.constants import constants
 from tests.looks import asset, graph_of, look_at, planned_look
 from tests.messages import raises

@@ -25,13 +25,13 @@ from recordmill.pipeline.build.images.read import BuildImageReader, Loaded
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.facts.painting import painted
 from recordmill.pipeline.sources.images import inline
-from recordmill.pipeline.spec.features.mask import Mask, Masks
 from recordmill.pipeline.spec.model import Spec, load_spec
-from recordmill.transforms.contract.image_facts import UNLEARNED, loss_lines
-from recordmill.transforms.contract.image_header import ImageError
-from recordmill.transforms.contract.kinds.image import MaskDescription
-from recordmill.transforms.numpy.images import ImageReader
-from recordmill.transforms.tensorflow import image
+from recordmill.transforms.images import image_graph as image
+from recordmill.transforms.images.image_facts import UNLEARNED, loss_lines
+from recordmill.transforms.images.image_header import ImageError
+from recordmill.transforms.images.image_read import ImageReader
+from recordmill.transforms.images.image_stored import MaskDescription
+from recordmill.transforms.images.mask_spec import Mask, Masks
 from tests import pictures
 from tests.messages import assert_names, raises
 from tests.pictures import png

@@ -17,11 +17,11 @@ from pydantic import ValidationError
 
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.starter import first_lines, starter
-from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.options import ImageFolder
 from recordmill.pipeline.spec.model import parse_spec
+from recordmill.transforms.base.columns import Column, ColumnType
 from tests import tables
 from tests.messages import assert_names, raises
 from tests.pictures import saved

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from recordmill.pipeline.build.worker.shard_report import lost_values
-from recordmill.pipeline.spec.features.values import Number, Numbers
-from recordmill.transforms.contract.image_facts import loss_lines
-from recordmill.transforms.contract.kinds.base import Decoding
-from recordmill.transforms.contract.kinds.values import TINY
-from recordmill.transforms.tensorflow.features import KINDS
-from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics
-from recordmill.transforms.tensorflow.values import prepare_numbers
+from recordmill.transforms.base.description import Decoding
+from recordmill.transforms.base.graph import Context, Parts, Prepared, Statistics
+from recordmill.transforms.engines.tensorflow_features import KINDS
+from recordmill.transforms.images.image_facts import loss_lines
+from recordmill.transforms.values.values_graph import prepare_numbers
+from recordmill.transforms.values.values_spec import Number, Numbers
+from recordmill.transforms.values.values_stored import TINY
 from tests.messages import raises
 from tests.running import BOTH_WAYS, Run
 

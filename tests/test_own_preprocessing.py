@@ -24,7 +24,7 @@ from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.model import load_spec
 from recordmill.pipeline.versions.stores.local import LocalStore
-from recordmill.transforms.contract.kinds import read_descriptions
+from recordmill.transforms.base.kinds import read_descriptions
 from tests.messages import raises
 from tests.tables import write_jsonl
 

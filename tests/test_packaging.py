@@ -23,7 +23,7 @@ import recordmill
 import recordmill.keras
 from recordmill.pipeline.cli.extras import BUILD, CLI
 from recordmill.pipeline.dataset.manifest import read_manifest
-from recordmill.transforms.contract.image_header import FORMATS
+from recordmill.transforms.images.image_header import FORMATS
 from tests import published
 from tests.messages import assert_names, raises
 from tests.test_import_tiers import sources
@@ -127,7 +127,7 @@ def is_tensorflow(module: str) -> bool:
     return any(word in module for word in ("tf_", "tensorflow", "keras"))
 
 
-ROOMS = ("recordmill.dataset", "recordmill.pipeline.reader", "recordmill.transforms.numpy.augment")
+ROOMS = ("recordmill.dataset", "recordmill.pipeline.reader", "recordmill.transforms.images.augment.__init__")
 READER = [name for name in sources() if name.startswith(ROOMS)]
 
 

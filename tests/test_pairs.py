@@ -17,11 +17,11 @@ from recordmill.pipeline.build.build import build
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.starter import starter
 from recordmill.pipeline.spec.model import SpecError, load_spec, parse_spec
-from recordmill.transforms.contract.kinds.base import Learned
-from recordmill.transforms.contract.kinds.text import TokenizerOptions
-from recordmill.transforms.numpy.tokenizers import PairError, PairTokenizer
-from recordmill.transforms.tensorflow.kind import Context
-from recordmill.transforms.tensorflow.text import prepare_pairs
+from recordmill.transforms.base.description import Learned
+from recordmill.transforms.base.graph import Context
+from recordmill.transforms.texts.text_graph import prepare_pairs
+from recordmill.transforms.texts.text_stored import TokenizerOptions
+from recordmill.transforms.texts.tokenizers import PairError, PairTokenizer
 from tests import models
 from tests.messages import raises
 from tests.tables import FILES

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.sources.columns import Columns
 from recordmill.pipeline.sources.source_reader import SourceReader
+from recordmill.transforms.base.columns import Columns
 from tests import published_formats as published
 from tests.tables import CATEGORY, IMAGE, TEXT, read, source, tar
 

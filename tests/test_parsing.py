@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from recordmill.pipeline.reader import parsing
 from recordmill.pipeline.reader.parsing import walk
 from recordmill.pipeline.reader.wire import BYTES, FLOATS, INTS, PADDING, decode
-from recordmill.transforms.contract.stored import Column, Ragged, RowError, Stored
+from recordmill.transforms.base.stored import Column, Ragged, RowError, Stored
 from tests.constants import constants
 from tests.messages import assert_names, raises
 from tests.published import varint

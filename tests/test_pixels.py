@@ -14,14 +14,14 @@ from pydantic import ValidationError
 from recordmill.pipeline.build.images.deep_files import planes
 from recordmill.pipeline.build.images.transcode import decodable
 from recordmill.pipeline.init.starter import starter
-from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.formats.csv import numbered
-from recordmill.pipeline.spec.features.image import Image as ImageFeature
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.yaml_document import SpecError
-from recordmill.transforms.contract.image_header import ImageError, read_header
-from recordmill.transforms.contract.kinds.array import ArrayLayout
+from recordmill.transforms.base.arrays import ArrayLayout
+from recordmill.transforms.base.columns import Column, ColumnType
+from recordmill.transforms.images.image_header import ImageError, read_header
+from recordmill.transforms.images.image_spec import Image as ImageFeature
 from tests.messages import raises
 from tests.tables import FILES, IMAGE, npy, read, source, write_jsonl
 from tests.test_arrays_source import pixels

@@ -9,8 +9,8 @@ import pytest
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.context.build_context import IMAGE_BATCH, ROW_BATCH, PlannedBuild
 from recordmill.pipeline.build.plan.plan import make_plan, planned_build
-from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.model import parse_spec
+from recordmill.transforms.base.columns import Column, ColumnType
 
 FEATURES = {
     "small": "{kind: image, size: [4, 4], column: file}",

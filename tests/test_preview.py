@@ -23,7 +23,7 @@ from recordmill.pipeline.facts.preview import augmentations_of, draw, reject_car
 from recordmill.pipeline.facts.sidecars import card
 from recordmill.pipeline.facts.version import shown_split
 from recordmill.pipeline.inspection import COLORS, raw_image
-from recordmill.transforms.contract.kinds.image import MaskDescription
+from recordmill.transforms.images.image_stored import MaskDescription
 from tests import published, shown
 from tests.messages import assert_names, raises
 

@@ -10,11 +10,11 @@ import tensorflow as tf
 
 from recordmill.pipeline.build.worker.shard_report import profile_of
 from recordmill.pipeline.dataset.profile import FeatureProfile
-from recordmill.pipeline.spec.features.category import Categories, Category
-from recordmill.pipeline.spec.features.feature import Feature
-from recordmill.pipeline.spec.features.text import Text
-from recordmill.pipeline.spec.features.values import Number, Numbers
-from recordmill.transforms.contract.kinds.base import Learned
+from recordmill.transforms.base.description import Learned
+from recordmill.transforms.base.feature import Feature
+from recordmill.transforms.texts.text_spec import Text
+from recordmill.transforms.values.category_spec import Categories, Category
+from recordmill.transforms.values.values_spec import Number, Numbers
 
 ROWS = 4
 

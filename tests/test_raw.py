@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from recordmill.pipeline.spec.features.values import Raw
-from recordmill.transforms.contract.kinds.values import RawDescription
+from recordmill.transforms.values.values_spec import Raw
+from recordmill.transforms.values.values_stored import RawDescription
 from tests.messages import raises
 
 

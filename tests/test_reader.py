@@ -18,9 +18,9 @@ from recordmill import Dataset, DatasetError, open_dataset
 from recordmill.pipeline.dataset.manifest import Latest, read_manifest
 from recordmill.pipeline.dataset.version import read_vocabulary
 from recordmill.pipeline.reader.input import Input
-from recordmill.transforms.contract.kinds import read_description
-from recordmill.transforms.numpy import buffers
-from recordmill.transforms.numpy.buffers import BatchMemory
+from recordmill.transforms.base import buffers
+from recordmill.transforms.base.buffers import BatchMemory
+from recordmill.transforms.base.kinds import read_description
 from tests import hand_made
 from tests.messages import raises
 

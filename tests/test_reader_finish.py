@@ -11,11 +11,12 @@ import tensorflow as tf
 
 from recordmill.augment import RandomFlip
 from recordmill.pipeline.dataset.manifest import DatasetError
-from recordmill.transforms.contract.kinds import array, read_descriptions
-from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.stored import FinishOptions, Ragged, RowError, stored_features
-from recordmill.transforms.numpy.augment.chain import Augment, check
-from recordmill.transforms.numpy.features import finish
+from recordmill.transforms.base import arrays as array
+from recordmill.transforms.base.description import Description
+from recordmill.transforms.base.kinds import read_descriptions
+from recordmill.transforms.base.stored import FinishOptions, Ragged, RowError, stored_features
+from recordmill.transforms.engines.numpy_features import finish
+from recordmill.transforms.images.augment.chain import Augment, check
 from tests.descriptions import whole
 from tests.hand_made import encoded
 from tests.messages import raises

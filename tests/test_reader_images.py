@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from recordmill.augment import CenterCrop, Grayscale, RandomErasing, RandomFlip, Resize, apply
-from recordmill.transforms.contract import image_rules
-from recordmill.transforms.contract.kinds.image import ImageDescription
-from recordmill.transforms.contract.stored import RowError
-from recordmill.transforms.numpy import image_decode as numpy_decode
-from recordmill.transforms.numpy.augment.chain import Augment
-from recordmill.transforms.numpy.buffers import BatchMemory
-from recordmill.transforms.numpy.image_decode import DecodeError, decode, decode_original, jpeg
-from recordmill.transforms.numpy.images import ImageReader
-from recordmill.transforms.numpy.pixels import placed, resize
-from recordmill.transforms.tensorflow import image_decode
-from recordmill.transforms.tensorflow.image_properties import orientation
+from recordmill.transforms.base.buffers import BatchMemory
+from recordmill.transforms.base.stored import RowError
+from recordmill.transforms.images import decode as numpy_decode
+from recordmill.transforms.images import decode_graph as image_decode
+from recordmill.transforms.images import image_rules
+from recordmill.transforms.images.augment.chain import Augment
+from recordmill.transforms.images.decode import DecodeError, decode, decode_original, jpeg
+from recordmill.transforms.images.image_read import ImageReader
+from recordmill.transforms.images.image_stored import ImageDescription
+from recordmill.transforms.images.pixels import placed, resize
+from recordmill.transforms.images.properties_graph import orientation
 from tests.messages import raises
 from tests.pictures import PIXELS, RANDOM, animated, bmp, chunk, options, saved, turned
 from tests.test_image_decode import EVERY_RGBA, TYPES, png_of_type

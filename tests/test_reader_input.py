@@ -26,7 +26,7 @@ from recordmill.augment import (
     Views,
 )
 from recordmill.pipeline.reader.input import Input
-from recordmill.transforms.contract.stored import ArraySpec
+from recordmill.transforms.base.stored import ArraySpec
 from tests import hand_made
 from tests.messages import raises
 

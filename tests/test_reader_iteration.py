@@ -13,7 +13,7 @@ from recordmill import DamagedRecordError, Dataset, DatasetError, Input, mix, wi
 from recordmill.pipeline.reader.batches import fitting
 from recordmill.pipeline.reader.iteration import Iteration, OnDevice
 from recordmill.pipeline.reader.keras_input import KerasBatches
-from recordmill.transforms.contract.stored import Ragged
+from recordmill.transforms.base.stored import Ragged
 from tests import hand_made
 from tests.messages import assert_names, raises
 from tests.test_reader_damage import damage

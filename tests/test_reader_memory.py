@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from recordmill.transforms.numpy.buffers import SMALL, SPARE, BatchMemory, pixels_read_soon
+from recordmill.transforms.base.buffers import SMALL, SPARE, BatchMemory, pixels_read_soon
 
 SHAPE = (64, 1024)  # of uint8: as much as is not small
 

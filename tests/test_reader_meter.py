@@ -12,7 +12,7 @@ import pytest
 
 from recordmill import with_progress
 from recordmill.pipeline.reader.metrics import Counters, Figures, Meter
-from recordmill.transforms.contract.stored import Ragged
+from recordmill.transforms.base.stored import Ragged
 from tests.messages import assert_names
 
 

@@ -11,7 +11,7 @@ import pytest
 from recordmill import Dataset, DatasetError, mix, open_dataset
 from recordmill.pipeline.reader.input import Input
 from recordmill.pipeline.reader.mix import drawn, merged, quotas
-from recordmill.transforms.contract.kinds import read_description
+from recordmill.transforms.base.kinds import read_description
 from tests import hand_made
 from tests.descriptions import whole
 from tests.messages import raises

@@ -21,7 +21,7 @@ from recordmill.pipeline.reader.block_cache import Block
 from recordmill.pipeline.reader.local_shards import COPIED, reading
 from recordmill.pipeline.reader.records import RecordPlace, Records, ShardFile
 from recordmill.pipeline.reader.remote import GAP, together
-from recordmill.transforms.contract.stored import RowError
+from recordmill.transforms.base.stored import RowError
 from tests.constants import constants
 from tests.memory_store import MemoryStore, memory_store
 from tests.messages import assert_names, raises

@@ -26,7 +26,7 @@ from recordmill.pipeline.versions.stores import open_store
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.gcs import GcsStore
 from recordmill.pipeline.versions.stores.s3 import S3Store
-from recordmill.transforms.contract.stored import RowError
+from recordmill.transforms.base.stored import RowError
 from tests import emulators, hand_made
 from tests.memory_store import Answer, Memory, MemoryStore, memory_store
 from tests.messages import raises

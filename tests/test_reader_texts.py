@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.transforms.contract.kinds.text import TextDescription
-from recordmill.transforms.contract.stored import FinishOptions, Ragged, RowError
-from recordmill.transforms.numpy.texts import cut, first_fit, padded, strings, texts
+from recordmill.transforms.base.stored import FinishOptions, Ragged, RowError
+from recordmill.transforms.texts.text_read import cut, first_fit, padded, strings, texts
+from recordmill.transforms.texts.text_stored import TextDescription
 from tests.messages import raises
 
 LISTS = st.lists(st.lists(st.integers(1, 1 << 40), max_size=9), max_size=12)

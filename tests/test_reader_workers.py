@@ -24,8 +24,8 @@ import pytest
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.reader import workers as worker_module
 from recordmill.pipeline.reader.workers import Maker, default_workers, in_processes, pickled_task
-from recordmill.transforms.contract.stored import ArraySpec, Ragged, arrays_of
-from recordmill.transforms.numpy.buffers import SharedMemory, new_file
+from recordmill.transforms.base.buffers import SharedMemory, new_file
+from recordmill.transforms.base.stored import ArraySpec, Ragged, arrays_of
 from tests.constants import constants
 from tests.forked import wait_until_ended
 from tests.messages import assert_names, raises

@@ -18,7 +18,7 @@ from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.pipeline.spec.model import Rejects, load_spec, parse_spec
 from recordmill.pipeline.versions.stores.local import LocalStore
-from recordmill.transforms.contract.bounds import REJECTS
+from recordmill.transforms.base.bounds import REJECTS
 from tests.messages import assert_names, raises
 
 SPEC = "name: a\nsource: {format: jsonl, path: a.jsonl}\nfeatures: {n: {kind: number}}\n"

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from recordmill.pipeline.build.context.build_context import RowSchema
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.dataset.placement import Layout, hash_key, join_key
-from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.sources.images import to_piece
 from recordmill.pipeline.sources.source_reader import Block, Chunk
 from recordmill.pipeline.sources.typing.arrays import arrow_type
 from recordmill.pipeline.spec.split_by import SplitBy
-from recordmill.transforms.contract.image_header import ImageError
+from recordmill.transforms.base.columns import Column, ColumnType
+from recordmill.transforms.images.image_header import ImageError
 from tests.messages import assert_names
 
 COLUMNS = {

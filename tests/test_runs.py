@@ -17,11 +17,11 @@ from recordmill.dataset import open_dataset
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.images.masks import drawn
 from recordmill.pipeline.init.starter import first_lines, starter
-from recordmill.pipeline.spec.features.mask import Mask
 from recordmill.pipeline.spec.model import load_spec, parse_spec
 from recordmill.pipeline.yaml_document import SpecError
-from recordmill.transforms.contract.image_header import ImageError
-from recordmill.transforms.contract.shapes import counts_of_runs, run_lengths
+from recordmill.transforms.images.image_header import ImageError
+from recordmill.transforms.images.mask_spec import Mask
+from recordmill.transforms.images.shapes import counts_of_runs, run_lengths
 from tests.messages import assert_names, raises
 from tests.tables import FILES
 

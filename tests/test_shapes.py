@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.transforms.contract.shapes import run_lengths
+from recordmill.transforms.images.shapes import run_lengths
 from tests.messages import raises
 
 

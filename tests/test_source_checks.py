@@ -5,10 +5,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import Faults
 from recordmill.pipeline.sources.typing.arrays import ARROW_TYPES, arrow_type
 from recordmill.pipeline.sources.typing.checks import check_column
+from recordmill.transforms.base.columns import Column, ColumnType
 from tests.messages import assert_names
 
 NUMBERS = Column(ColumnType.NUMBER, many=True)

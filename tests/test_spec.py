@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.category import Category
-from recordmill.pipeline.spec.features.image import Image
-from recordmill.pipeline.spec.features.text import Text
-from recordmill.pipeline.spec.features.values import Number, Raw
 from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
 from recordmill.pipeline.yaml_document import SpecError
+from recordmill.transforms.base.columns import Column, ColumnType
+from recordmill.transforms.images.image_spec import Image
+from recordmill.transforms.texts.text_spec import Text
+from recordmill.transforms.values.category_spec import Category
+from recordmill.transforms.values.values_spec import Number, Raw
 from tests.messages import raises
 
 SMALLEST = """

@@ -13,11 +13,11 @@ from PIL import Image
 from PIL import Image as Picture
 
 from recordmill.pipeline.build.images.transcode import LEAST_SIDE, as_jpeg, interval
-from recordmill.transforms.contract.image_parts import without_metadata
-from recordmill.transforms.contract.stored import UNENCODED
-from recordmill.transforms.numpy.jpeg_parts import read_layout
-from recordmill.transforms.tensorflow.image import prepare, stored_image
-from recordmill.transforms.tensorflow.kind import Context, Statistics
+from recordmill.transforms.base.graph import Context, Statistics
+from recordmill.transforms.base.stored import UNENCODED
+from recordmill.transforms.images.image_graph import prepare, stored_image
+from recordmill.transforms.images.image_parts import without_metadata
+from recordmill.transforms.images.jpeg_parts import read_layout
 from tests.pictures import ORIENTATION, options, photo, saved, turned
 from tests.test_jpeg_parts import drawn
 

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from recordmill.pipeline.spec.features.category import Categories, Category
-from recordmill.pipeline.spec.features.values import Number, Numbers
-from recordmill.transforms.contract.kinds import read_descriptions
-from recordmill.transforms.tensorflow.features import KINDS, model_features, parse, parse_spec
-from recordmill.transforms.tensorflow.kind import Context, Statistics
+from recordmill.transforms.base.graph import Context, Statistics
+from recordmill.transforms.base.kinds import read_descriptions
+from recordmill.transforms.engines.tensorflow_features import KINDS, model_features, parse, parse_spec
+from recordmill.transforms.values.category_spec import Categories, Category
+from recordmill.transforms.values.values_spec import Number, Numbers
 from tests import hand_made
 
 FEATURES = read_descriptions(hand_made.FEATURES)

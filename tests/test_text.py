@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from recordmill.pipeline.spec.features.text import Text
-from recordmill.transforms.contract.kinds.text import TextDescription
-from recordmill.transforms.tensorflow import text
-from recordmill.transforms.tensorflow.kind import Context, Prepared, Statistics
+from recordmill.transforms.base.graph import Context, Prepared, Statistics
+from recordmill.transforms.texts import text_graph as text
+from recordmill.transforms.texts.text_spec import Text
+from recordmill.transforms.texts.text_stored import TextDescription
 from tests.running import lookup_of
 
 

@@ -7,8 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 from recordmill.pipeline.errors import WrongValueError
-from recordmill.pipeline.spec.features.category import Category
-from recordmill.pipeline.spec.features.text import Text
+from recordmill.transforms.texts.text_spec import Text
+from recordmill.transforms.values.category_spec import Category
 from tests.messages import raises
 
 WRONG = [

@@ -15,8 +15,8 @@ from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
 from recordmill.pipeline.dataset.profile import add_up_lengths, describe_lengths, measure_lengths
 from recordmill.pipeline.json_values import read_as
-from recordmill.transforms.contract.kinds.text import TextDescription
-from recordmill.transforms.tensorflow import text
+from recordmill.transforms.texts import text_graph as text
+from recordmill.transforms.texts.text_stored import TextDescription
 from tests.descriptions import whole
 from tests.messages import assert_names
 from tests.running import BOTH_WAYS, Run

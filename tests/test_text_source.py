@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.sources import batches
-from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.faults import Reject, SourceError
 from recordmill.pipeline.sources.formats import csv_records, text
 from recordmill.pipeline.sources.formats import text as text_source
@@ -20,6 +19,7 @@ from recordmill.pipeline.sources.images import to_file
 from recordmill.pipeline.sources.source_reader import SourceReader
 from recordmill.pipeline.spec.model import load_spec, parse_spec
 from recordmill.pipeline.yaml_document import SpecError
+from recordmill.transforms.base.columns import Column, Columns, ColumnType
 from tests import tables
 from tests.constants import constants
 from tests.messages import assert_names, raises

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.pipeline.servable import _as_read
-from recordmill.transforms.contract.kinds.text import TextsDescription
-from recordmill.transforms.contract.stored import SERVED, FinishOptions, Ragged, RowError
-from recordmill.transforms.numpy.features import finish
-from recordmill.transforms.tensorflow.features import model_features
+from recordmill.transforms.base.stored import SERVED, FinishOptions, Ragged, RowError
+from recordmill.transforms.engines.numpy_features import finish
+from recordmill.transforms.engines.tensorflow_features import model_features
+from recordmill.transforms.texts.text_stored import TextsDescription
 from tests.messages import raises
 
 Rows = list[list[list[int]]]

@@ -7,8 +7,8 @@ import pytest
 from recordmill.pipeline.build.publish.described import tfds_files
 from recordmill.pipeline.dataset.catalogues import dataset_info
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
-from recordmill.pipeline.spec.features.category import Category
-from recordmill.pipeline.spec.features.feature import Feature
+from recordmill.transforms.base.feature import Feature
+from recordmill.transforms.values.category_spec import Category
 
 
 def shards(*records: int) -> tuple[Shard, ...]:

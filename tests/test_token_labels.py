@@ -12,11 +12,11 @@ from tokenizers.models import BPE
 
 from recordmill.pipeline.build.texts.encode import Labeller, RowEncoder, TagsError, check_sequence, encoded_name
 from recordmill.pipeline.sources.faults import Fault
-from recordmill.pipeline.spec.features.text import Text
-from recordmill.pipeline.spec.features.token_labels import TokenLabels
 from recordmill.pipeline.spec.model import SpecError, load_spec, parse_spec
-from recordmill.transforms.contract.kinds.base import Learned
-from recordmill.transforms.contract.kinds.text import PREFIXES
+from recordmill.transforms.base.description import Learned
+from recordmill.transforms.texts.text_spec import Text
+from recordmill.transforms.texts.text_stored import PREFIXES
+from recordmill.transforms.texts.token_labels_spec import TokenLabels
 from tests import models
 from tests.messages import assert_names, raises
 

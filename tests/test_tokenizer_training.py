@@ -13,10 +13,10 @@ from sentencepiece import SentencePieceTrainer
 
 from recordmill.pipeline.build.analysis.tokenizers import read_model, train, training_words
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.spec.features.text import Text, Texts
-from recordmill.transforms.contract.kinds.base import Learned
-from recordmill.transforms.tensorflow import text
-from recordmill.transforms.tensorflow.kind import Context, Statistics
+from recordmill.transforms.base.description import Learned
+from recordmill.transforms.base.graph import Context, Statistics
+from recordmill.transforms.texts import text_graph as text
+from recordmill.transforms.texts.text_spec import Text, Texts
 from tests.messages import raises
 
 LETTERS = "eaoiunrtslkmd日本üк🙂"

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.pipeline.build.analysis.tokenizers import read_model, train
-from recordmill.pipeline.spec.features.text import Text
-from recordmill.transforms.contract.kinds.base import Learned
-from recordmill.transforms.tensorflow import tokenizers
-from recordmill.transforms.tensorflow.tokenizers import clean
+from recordmill.transforms.base.description import Learned
+from recordmill.transforms.texts import tokenizers_graph as tokenizers
+from recordmill.transforms.texts.text_spec import Text
+from recordmill.transforms.texts.tokenizers_graph import clean
 from tests.running import BOTH_WAYS, Run
 
 WHITE = {

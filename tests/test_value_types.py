@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.pipeline.dataset.tfrecord import frame
-from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import Faults, SourceError
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.options import (
@@ -32,6 +31,7 @@ from recordmill.pipeline.sources.typing.checks import check_column
 from recordmill.pipeline.sources.typing.python_values import typed_objects
 from recordmill.pipeline.sources.typing.values import misfit
 from recordmill.pipeline.sources.user_code import UserCode
+from recordmill.transforms.base.columns import Column, ColumnType
 from tests.messages import raises
 from tests.tables import CATEGORY, FILES, INTEGER, NUMBER, TEXT, tar, write, write_jsonl
 from tests.test_tfrecord_source import example

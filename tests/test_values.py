@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import Faults
 from recordmill.pipeline.sources.typing.arrays import arrow_type, lookup, python_field, python_names
 from recordmill.pipeline.sources.typing.checks import row_digests
 from recordmill.pipeline.sources.typing.python_values import typed_objects
 from recordmill.pipeline.sources.typing.values import misfit, typed_values
+from recordmill.transforms.base.columns import Column, ColumnType
 from tests.messages import assert_names
 from tests.tables import CATEGORY, IMAGE, INTEGER, NUMBER, TEXT
 

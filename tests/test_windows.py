@@ -23,9 +23,9 @@ from recordmill.pipeline.rows import KEY_ALONE, open_records
 from recordmill.pipeline.spec.model import SpecError, load_spec, parse_spec
 from recordmill.pipeline.verify.verify import RecordChecks, verify
 from recordmill.pipeline.versions.publishing import Published
-from recordmill.transforms.contract.kinds.text import TokenizerOptions, Window
-from recordmill.transforms.contract.stored import KEY
-from recordmill.transforms.numpy.tokenizers import TextTokenizer
+from recordmill.transforms.base.stored import KEY
+from recordmill.transforms.texts.text_stored import TokenizerOptions, Window
+from recordmill.transforms.texts.tokenizers import TextTokenizer
 from tests import models
 from tests.messages import assert_names, raises
 

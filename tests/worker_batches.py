@@ -11,8 +11,8 @@ import numpy as np
 
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.reader.metrics import Counters
-from recordmill.transforms.contract.stored import Ragged
-from recordmill.transforms.numpy.buffers import BatchMemory
+from recordmill.transforms.base.buffers import BatchMemory
+from recordmill.transforms.base.stored import Ragged
 
 LARGE = 1 << 18  # int64 values of an array that lies in shared memory: 2 MiB
 

@@ -10,16 +10,16 @@ from recordmill.pipeline.adopt.files import AdoptError
 from recordmill.pipeline.adopt.scanned import BYTES, FLOATS, INTS, FeatureFacts
 from recordmill.pipeline.errors import did_you_mean, listed
 from recordmill.pipeline.safe_text import cut
-from recordmill.transforms.contract.kinds.array import DTYPES, ArrayDescription, ArrayLayout
-from recordmill.transforms.contract.kinds.base import Description, StoredAs
-from recordmill.transforms.contract.kinds.image import (
+from recordmill.transforms.base.arrays import DTYPES, ArrayDescription, ArrayLayout
+from recordmill.transforms.base.description import Description, StoredAs
+from recordmill.transforms.images.image_stored import (
     ImageDescription,
     ImageSequenceDescription,
     MaskDescription,
     PixelOptions,
 )
-from recordmill.transforms.contract.kinds.places import BoxesDescription
-from recordmill.transforms.contract.kinds.values import (
+from recordmill.transforms.images.places_stored import BoxesDescription
+from recordmill.transforms.values.values_stored import (
     CategoriesDescription,
     CategoryDescription,
     OwnDescription,

@@ -24,8 +24,8 @@ from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.globs import escape, folder_prefix, is_glob, literal_prefix, without_slash
 from recordmill.pipeline.sources.naming import only_split_of, read_label_map, read_names
 from recordmill.pipeline.versions.build_folders import BUILDING_FOLDER
-from recordmill.transforms.contract.bounds import FEATURES, NAMES
-from recordmill.transforms.contract.kinds.array import MOST_SIDES
+from recordmill.transforms.base.arrays import MOST_SIDES
+from recordmill.transforms.base.bounds import FEATURES, NAMES
 
 NAMED_SO = re.compile(r"\.tfrecord[^/]*\Z|\.(tfrec|records?)\Z")  # the path of a TFRecord file
 BESIDE = ("features.json", "label_map.pbtxt", "labels.txt", "classes.txt", ".labels.txt")

@@ -18,11 +18,11 @@ from recordmill.pipeline.errors import listed
 from recordmill.pipeline.safe_text import count, cut
 from recordmill.pipeline.sources import naming
 from recordmill.pipeline.sources.naming import LABELS, by_code
-from recordmill.transforms.contract.image_facts import loss_lines
-from recordmill.transforms.contract.image_header import NAMED
-from recordmill.transforms.contract.kinds.array import DTYPES
-from recordmill.transforms.contract.kinds.values import CategoryDescription
-from recordmill.transforms.contract.stored import IMAGES
+from recordmill.transforms.base.arrays import DTYPES
+from recordmill.transforms.base.stored import IMAGES
+from recordmill.transforms.images.image_facts import loss_lines
+from recordmill.transforms.images.image_header import NAMED
+from recordmill.transforms.values.values_stored import CategoryDescription
 
 OUR_NAMES = {
     "image/encoded": "image", "image/class/label": "label", "image/class/text": "label_text",

@@ -32,9 +32,9 @@ from recordmill.pipeline.reader import wire
 from recordmill.pipeline.reader.records import FrameWalk
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.versions.base import Base
-from recordmill.transforms.contract import image_header
-from recordmill.transforms.contract.bounds import FEATURES
-from recordmill.transforms.contract.image_facts import losses
+from recordmill.transforms.base.bounds import FEATURES
+from recordmill.transforms.images import image_header
+from recordmill.transforms.images.image_facts import losses
 
 NO_EXAMPLE, NESTED, BYTES, FLOATS, INTS = "no example", "nested", "bytes", "float32", "int64"
 MOST_LAYOUTS, DAMAGED = 255, 255

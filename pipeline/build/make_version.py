@@ -44,7 +44,7 @@ from recordmill.pipeline.versions.build_folders import building_folder, end_uplo
 from recordmill.pipeline.versions.publishing import Published, undone
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import is_local, open_store
-from recordmill.transforms.tensorflow.transform_graph import export_serving
+from recordmill.transforms.engines.transform_graph import export_serving
 
 
 class NothingMendedError(UserError):

@@ -31,8 +31,8 @@ from recordmill.pipeline.dataset.version import DatasetVersion, parts_to_parse
 from recordmill.pipeline.reader import parsing, remote, wire
 from recordmill.pipeline.reader.local_shards import AdoptedFile, ShardFile, kept_numbers, place_key
 from recordmill.pipeline.safe_text import cut
-from recordmill.transforms.contract.kinds import read_description
-from recordmill.transforms.contract.stored import KEY, RowError
+from recordmill.transforms.base.kinds import read_description
+from recordmill.transforms.base.stored import KEY, RowError
 
 TOGETHER = 2048  # records parsed at once
 EXAMPLES = 5  # keys shown

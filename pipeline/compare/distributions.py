@@ -24,7 +24,7 @@ from recordmill.pipeline.compare.versions import ComparedVersion
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.profile import FeatureProfile, Profile, Profiles, add_up
 from recordmill.pipeline.dataset.version import PADDING
-from recordmill.transforms.contract.kinds.base import UNKNOWN
+from recordmill.transforms.base.description import UNKNOWN
 
 SHOWN = 5  # features shown with their drift during a build: the most drifted
 BINS = 10

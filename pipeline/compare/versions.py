@@ -24,8 +24,8 @@ from recordmill.pipeline.dataset.file_names import span_file
 from recordmill.pipeline.dataset.manifest import DatasetError, Location, Manifest
 from recordmill.pipeline.dataset.paths import read_checked
 from recordmill.pipeline.dataset.version import read_vocabulary, read_words
-from recordmill.transforms.contract.kinds import read_description
-from recordmill.transforms.contract.kinds.base import Description, Ids
+from recordmill.transforms.base.description import Description, Ids
+from recordmill.transforms.base.kinds import read_description
 
 SPECIAL = ("vocabulary_size", "first_id", "unknown_id", "oov_buckets", "begin_id", "end_id", "padding_id", "shown")
 """Parts of a description that decide the entries of a vocabulary, besides its file."""

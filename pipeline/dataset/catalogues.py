@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from recordmill.pipeline.dataset.manifest import Json, Manifest, Shard
-from recordmill.transforms.contract.kinds import read_descriptions
-from recordmill.transforms.contract.stored import KEY, Stored, part_name
+from recordmill.transforms.base.kinds import read_descriptions
+from recordmill.transforms.base.stored import KEY, Stored, part_name
 
 CROISSANT = "croissant.json"
 TERMS = """

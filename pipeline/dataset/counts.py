@@ -19,7 +19,7 @@ from recordmill.pipeline.dataset.manifest import Shard
 from recordmill.pipeline.dataset.manifest_parts import PackFile
 from recordmill.pipeline.dataset.profile import Lengths, Profile
 from recordmill.pipeline.json_values import read_as
-from recordmill.transforms.contract.image_facts import COUNTS
+from recordmill.transforms.images.image_facts import COUNTS
 
 Part = TypeVar("Part")
 TOTALS = ("written_by_source", "label_counts", *COUNTS, "at_fault")  # the fields of `Counts` by key

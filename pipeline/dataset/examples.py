@@ -20,7 +20,7 @@ import numpy.typing as npt
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 from google.protobuf.message import DecodeError
 
-from recordmill.transforms.contract.stored import Ragged
+from recordmill.transforms.base.stored import Ragged
 
 DESCRIPTION = """
 name: "recordmill/example.proto"  package: "recordmill"  syntax: "proto3"

@@ -19,7 +19,7 @@ from recordmill.pipeline.errors import DatasetError as DatasetError
 from recordmill.pipeline.errors import did_you_mean, listed
 from recordmill.pipeline.json_values import Count, NewerFormatError, check_format, parse_json, read_as
 from recordmill.pipeline.safe_text import cut
-from recordmill.transforms.contract.bounds import PADDED_BYTES, SHARD_RECORDS
+from recordmill.transforms.base.bounds import PADDED_BYTES, SHARD_RECORDS
 
 FRAME_BYTES = 16  # of a record's header and footer; `tfrecord` loads NumPy
 FORMAT, DEEP_FORMAT = 1, 2

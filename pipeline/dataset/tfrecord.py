@@ -37,7 +37,7 @@ import numpy.typing as npt
 from recordmill.pipeline.dataset.manifest_parts import PackFile
 from recordmill.pipeline.dataset.paths import ADVICE, replacing
 from recordmill.pipeline.errors import DatasetError
-from recordmill.transforms.contract.stored import positions_of, splits_of
+from recordmill.transforms.base.stored import positions_of, splits_of
 
 HEADER_BYTES, FOOTER_BYTES = 12, 4
 FRAME_BYTES = HEADER_BYTES + FOOTER_BYTES

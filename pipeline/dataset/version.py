@@ -12,9 +12,9 @@ from recordmill.pipeline.dataset.paths import ADVICE, Location, read_inner
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import read_as
 from recordmill.pipeline.safe_text import cut
-from recordmill.transforms.contract.kinds import read_descriptions
-from recordmill.transforms.contract.kinds.base import UNKNOWN, Description, StoredAs
-from recordmill.transforms.contract.stored import KEY, Stored, stored_features
+from recordmill.transforms.base.description import UNKNOWN, Description, StoredAs
+from recordmill.transforms.base.kinds import read_descriptions
+from recordmill.transforms.base.stored import KEY, Stored, stored_features
 
 PADDING = ""
 BEGIN, END = "[BEGIN]", "[END]"

@@ -31,13 +31,13 @@ from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import UserError, did_you_mean
 from recordmill.pipeline.inspection import Record, StoredImage, as_image, read_records
 from recordmill.pipeline.safe_text import count
-from recordmill.transforms.contract.image_header import JPEG, PNG
-from recordmill.transforms.contract.image_rules import TAG
-from recordmill.transforms.contract.kinds import read_descriptions
-from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.text import WINDOW_PARTS, DecodedText
-from recordmill.transforms.contract.kinds.values import Bucket
-from recordmill.transforms.contract.stored import KEY
+from recordmill.transforms.base.description import Description
+from recordmill.transforms.base.kinds import read_descriptions
+from recordmill.transforms.base.stored import KEY
+from recordmill.transforms.images.image_header import JPEG, PNG
+from recordmill.transforms.images.image_rules import TAG
+from recordmill.transforms.texts.text_stored import WINDOW_PARTS, DecodedText
+from recordmill.transforms.values.values_stored import Bucket
 
 ROWS = 1_000  # most rows of a Parquet row group
 GROUP_BYTES = 32 << 20  # bytes that end a Parquet row group

@@ -18,10 +18,10 @@ import numpy.typing as npt
 from PIL import Image, ImageColor, ImageDraw
 
 from recordmill.pipeline.inspection import COLORS, StoredImage, as_image
-from recordmill.transforms.contract.image_rules import luma
-from recordmill.transforms.contract.kinds.image import MaskDescription, Masked
-from recordmill.transforms.contract.kinds.places import VISIBLE, Box, KeypointsDescription
-from recordmill.transforms.numpy.pixels import for_people
+from recordmill.transforms.images.image_rules import luma
+from recordmill.transforms.images.image_stored import MaskDescription, Masked
+from recordmill.transforms.images.pixels import for_people
+from recordmill.transforms.images.places_stored import VISIBLE, Box, KeypointsDescription
 
 TOLERANCE, SPREAD = 10, 8  # levels, pixels: differences at an edge by JPEG's blocks
 HATCHED, CLEAR = "#b0b8c2", "#ffffff"  # a legend's colours of hatched pixels, and of those that show the image

@@ -24,10 +24,10 @@ from recordmill.pipeline.inspection import Record, raw_image
 from recordmill.pipeline.reader.order import combine, uniform
 from recordmill.pipeline.reader.rows import AUGMENT
 from recordmill.pipeline.safe_text import cut, printable
-from recordmill.transforms.contract.kinds.image import Masked
-from recordmill.transforms.contract.kinds.places import Box
-from recordmill.transforms.numpy.augment.base import Augmentation, Lying, MovedBoxes, MovedKeypoints
-from recordmill.transforms.numpy.augment.chain import acting, apply_acting, check, lanes, parameters
+from recordmill.transforms.images.augment.base import Augmentation, Lying, MovedBoxes, MovedKeypoints
+from recordmill.transforms.images.augment.chain import acting, apply_acting, check, lanes, parameters
+from recordmill.transforms.images.image_stored import Masked
+from recordmill.transforms.images.places_stored import Box
 
 TILE = 192  # pixels of an image's longer side
 GAP = 10

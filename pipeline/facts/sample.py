@@ -27,9 +27,9 @@ from recordmill.pipeline.facts.version import VersionFacts, shown_split
 from recordmill.pipeline.inspection import Record, StoredImage, read_records
 from recordmill.pipeline.reader import notebook
 from recordmill.pipeline.safe_text import count
-from recordmill.transforms.contract.kinds import read_descriptions
-from recordmill.transforms.contract.kinds.places import Box
-from recordmill.transforms.numpy.pixels import black_and_white
+from recordmill.transforms.base.kinds import read_descriptions
+from recordmill.transforms.images.pixels import black_and_white
+from recordmill.transforms.images.places_stored import Box
 
 MOST_RECORDS = 1_000  # sampled
 MOST_SPANS = 32  # in a bucket, each costs some requests

@@ -25,7 +25,7 @@ from recordmill.pipeline.dataset.version import DatasetVersion, read_vocabulary
 from recordmill.pipeline.facts.version import VersionFacts, learned_from_rejects, loss_warnings, shown_split
 from recordmill.pipeline.safe_text import printable
 from recordmill.pipeline.versions.stores.open_store import open_location
-from recordmill.transforms.contract.stored import part_name
+from recordmill.transforms.base.stored import part_name
 
 CARD = "README.md"
 MOST_WORD_BYTES = 64 << 20  # larger vocabularies are left to `recordmill report`, to spare the driver's memory

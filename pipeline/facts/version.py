@@ -24,9 +24,10 @@ from recordmill.pipeline.dataset.profile import describe_lengths
 from recordmill.pipeline.dataset.version import read_vocabulary
 from recordmill.pipeline.rows import rejects_of
 from recordmill.pipeline.safe_text import count
-from recordmill.transforms.contract.image_facts import fact_lines, loss_lines
-from recordmill.transforms.contract.kinds import base, read_description
-from recordmill.transforms.contract.stored import Stored
+from recordmill.transforms.base.description import Description, sides_words
+from recordmill.transforms.base.kinds import read_description
+from recordmill.transforms.base.stored import Stored
+from recordmill.transforms.images.image_facts import fact_lines, loss_lines
 
 
 class FeatureFacts(NamedTuple):
@@ -35,7 +36,7 @@ class FeatureFacts(NamedTuple):
     name: str
     kind: str
     is_label: bool
-    description: base.Description | None  # None if the kind or an option is unknown
+    description: Description | None  # None if the kind or an option is unknown
     stored: str  # the stored value: `JPEG 224×224×3`
     learned: Sequence[str]  # statistics, in pieces
     lengths: str  # a text's lengths in ids, and the cost of padding; empty for other kinds
@@ -129,15 +130,15 @@ SHOWN_BOUNDARIES, SHOWN_NAMES = 3, 10
 REMEDY = "to learn from the others alone, build without them by `analysis: refresh`"
 
 
-def stored_words(description: base.Description | None, json: Json) -> str:
+def stored_words(description: Description | None, json: Json) -> str:
     """Describes a row's stored value: type and, for a list, length."""
     if description is not None:
         return description.words()
     stored, shape = str(json.get("stored", "")), json.get("shape")
-    return f"{stored} {base.sides_words(shape)}".strip() if isinstance(shape, list) else stored
+    return f"{stored} {sides_words(shape)}".strip() if isinstance(shape, list) else stored
 
 
-def _statistics_words(name: str, description: base.Description | None, statistics: Json) -> Iterator[str]:
+def _statistics_words(name: str, description: Description | None, statistics: Json) -> Iterator[str]:
     """Describes a feature's values, in pieces."""
     ids = description.ids if description else None
     if ids and ids.hashes is not None:

@@ -36,11 +36,13 @@ from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.safe_text import count, cut
 from recordmill.pipeline.sources.faults import DUPLICATE
 from recordmill.pipeline.sources.files import Files
-from recordmill.pipeline.spec.features import category, text
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions import build_folders, history, publishing
 from recordmill.pipeline.versions.stores.open_store import is_local
-from recordmill.transforms.contract import image_facts, kinds
+from recordmill.transforms.base import kinds
+from recordmill.transforms.images import image_facts
+from recordmill.transforms.texts import text_spec as text
+from recordmill.transforms.values.category_spec import NamedClasses
 
 PROCESS_BYTES = 1_200_000_000
 """The peak of a local build of photos or documents: `make bench ARGS="memory-text memory-images"`."""
@@ -271,17 +273,15 @@ def _id_warnings(spec: Spec, folder: Location, live: Manifest) -> Iterator[str]:
     for name, feature in spec.features.items():
         if name not in live.features or live.features[name]["kind"] != feature.kind:
             continue
-        if isinstance(feature, category.NamedClasses) and feature.classes == "fresh":
+        if isinstance(feature, NamedClasses) and feature.classes == "fresh":
             yield f"'{name}': `classes: fresh` may give names other ids than {live.version} has"
-        elif isinstance(feature, category.NamedClasses) and not feature.analyzed:
+        elif isinstance(feature, NamedClasses) and not feature.analyzed:
             yield from _moved_ids(name, feature, folder, live, is_label=name == spec.label)
         elif isinstance(feature, text.Tokenized) and feature.analyzed and not spec.is_frozen:
             yield f"'{name}': its words are learned again, and their ids may move; `analysis: frozen` keeps them"
 
 
-def _moved_ids(
-    name: str, feature: category.NamedClasses, folder: Location, live: Manifest, *, is_label: bool
-) -> Iterator[str]:
+def _moved_ids(name: str, feature: NamedClasses, folder: Location, live: Manifest, *, is_label: bool) -> Iterator[str]:
     if (given := feature.with_classes().given_classes) is None:
         return
     now = dict(zip(given, itertools.count(0 if is_label else 1 + feature.oov_buckets)))

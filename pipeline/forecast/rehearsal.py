@@ -35,11 +35,11 @@ from recordmill.pipeline.private_folder import private_temporary_files
 from recordmill.pipeline.safe_text import summary_of
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.faults import Fault
-from recordmill.pipeline.spec.features.chat import Chat
-from recordmill.pipeline.spec.features.mask import Mask
 from recordmill.pipeline.versions.stores.local import LocalStore
-from recordmill.transforms.contract.image_header import ImageError, read_header
-from recordmill.transforms.contract.kinds.text import LOSS_MASK
+from recordmill.transforms.images.image_header import ImageError, read_header
+from recordmill.transforms.images.mask_spec import Mask
+from recordmill.transforms.texts.chat_spec import Chat
+from recordmill.transforms.texts.text_stored import LOSS_MASK
 
 ROWS, IMAGES = 2_048, 256  # rows to build, without images and with
 MOST_BYTES = 4 << 20  # of rows without images: some seconds

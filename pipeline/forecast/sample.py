@@ -20,7 +20,7 @@ from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
 from recordmill.pipeline.safe_text import count, cut
 from recordmill.pipeline.sources import batches, faults
 from recordmill.pipeline.sources.options import ImageFolder
-from recordmill.transforms.contract import image_facts, image_header
+from recordmill.transforms.images import image_facts, image_header
 
 ALL_ROWS = 200_000  # the most listed rows for a complete look
 ALL_BYTES = 64 << 20  # the most bytes of rows for a complete look: some seconds

@@ -14,7 +14,6 @@ from recordmill.pipeline.init.guess import Choice, Guess, feature
 from recordmill.pipeline.init.recognize import Recognized
 from recordmill.pipeline.init.sample import SourceSample
 from recordmill.pipeline.safe_text import count
-from recordmill.pipeline.sources.columns import ColumnType
 from recordmill.pipeline.sources.encoded import uncompressed_name
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.arrays import NPY, NPZ, ArrayInFile, arrays_in
@@ -22,6 +21,7 @@ from recordmill.pipeline.sources.formats.image_fields import IMAGE, LABEL
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.naming import ARRAY_LABELS, PICTURES, by_split
 from recordmill.pipeline.sources.paths import is_image, note
+from recordmill.transforms.base.columns import ColumnType
 
 IS_ARRAYS = re.compile(r".*([.-]idx\d-?ubyte|\.idx|\.np[yz])")
 MOST_FILES = 16  # more `.npy` files are an image each

@@ -21,13 +21,13 @@ from recordmill.pipeline.init.guess import FITS, Choice, Guess, feature, left_ou
 from recordmill.pipeline.init.recognize import NAMING
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.safe_text import count
-from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.formats.image_fields import IMAGE
 from recordmill.pipeline.sources.naming import BOXES, CLASSES, ID, MASK_COLUMN, MAYBE_MASK, POINTS, plain_name
 from recordmill.pipeline.sources.paths import listed
-from recordmill.pipeline.spec.features.places import ORDERS
-from recordmill.transforms.contract.bounds import ImageError
-from recordmill.transforms.contract.shapes import counts_of_runs
+from recordmill.transforms.base.bounds import ImageError
+from recordmill.transforms.base.columns import Column, ColumnType
+from recordmill.transforms.images.places_spec import ORDERS
+from recordmill.transforms.images.shapes import counts_of_runs
 
 NAMED = (
     ("corners", ("x_min xmin min_x minx left xtl x_tl tl_x tlx x_start start_x xstart startx x_lo lo_x",

@@ -23,7 +23,6 @@ from recordmill.pipeline.init.recognize import Recognized, naming_classes
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources import naming
-from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.formats.image_fields import IMAGE, LABEL, SPLIT, path_column
 from recordmill.pipeline.sources.formats.parquet import class_labels
@@ -31,6 +30,7 @@ from recordmill.pipeline.sources.naming import ID, LABELS, MASK_COLUMN, is_id, i
 from recordmill.pipeline.sources.paths import listed, note
 from recordmill.pipeline.sources.typing.checks import check_column
 from recordmill.pipeline.spec.model import RESERVED
+from recordmill.transforms.base.columns import Column, ColumnType
 
 PARTS = ("missing", "length", "orientation", "loss_mask", "token_types")  # other tensors, `<feature>_<part>`
 PAIRS = {"question": "answer", "premise": "hypothesis", "sentence1": "sentence2", "query": "passage"}

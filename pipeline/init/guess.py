@@ -16,10 +16,10 @@ from recordmill.pipeline.init.dialect import NUMERIC
 from recordmill.pipeline.init.doubts import CODE, NO_JSON_LIST, commas
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.safe_text import count
-from recordmill.pipeline.sources.columns import ColumnType
 from recordmill.pipeline.sources.naming import BOXES, TEXTS, is_id, is_label, plain_name
 from recordmill.pipeline.sources.typing.values import NO_NUMBER
 from recordmill.pipeline.spec.split_by import instant
+from recordmill.transforms.base.columns import ColumnType
 
 FITS = 0.9  # the share of rows that must fit a type; the others would be rejects
 LABEL_KINDS = ("category", "categories", "number")

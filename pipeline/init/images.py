@@ -23,7 +23,6 @@ from recordmill.pipeline.init.guess import FITS, Choice, Guess, Header, Looked, 
 from recordmill.pipeline.init.recognize import NAMING
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.safe_text import count
-from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.files import why_absent
 from recordmill.pipeline.sources.formats.image_fields import IMAGE
 from recordmill.pipeline.sources.globs import escape
@@ -31,13 +30,14 @@ from recordmill.pipeline.sources.images import DATA_URL, parse
 from recordmill.pipeline.sources.naming import DEPTH, MASK_COLUMN, split_of
 from recordmill.pipeline.sources.options import AnnotatedImages
 from recordmill.pipeline.sources.paths import Inside, is_image, join, listed, may_be_image
-from recordmill.pipeline.spec.features.image import MAX_BYTES
-from recordmill.transforms.contract.color_profile import foreign_profile, profile_name
-from recordmill.transforms.contract.image_facts import KEPT, deep_numbers, losses
-from recordmill.transforms.contract.image_header import ImageError, check_colours, check_header
-from recordmill.transforms.contract.image_parts import TIFFS
-from recordmill.transforms.contract.kinds.array import ArrayError, npy_numbers
-from recordmill.transforms.contract.kinds.image import PIXEL_BYTES
+from recordmill.transforms.base.arrays import ArrayError, npy_numbers
+from recordmill.transforms.base.columns import Column, ColumnType
+from recordmill.transforms.images.color_profile import foreign_profile, profile_name
+from recordmill.transforms.images.image_facts import KEPT, deep_numbers, losses
+from recordmill.transforms.images.image_header import ImageError, check_colours, check_header
+from recordmill.transforms.images.image_parts import TIFFS
+from recordmill.transforms.images.image_spec import MAX_BYTES
+from recordmill.transforms.images.image_stored import PIXEL_BYTES
 
 LOOKED_AT = 200
 HEAD_BYTES = 1 << 20  # 1 MiB, enough for a header after metadata

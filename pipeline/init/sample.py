@@ -18,7 +18,6 @@ from recordmill.pipeline.init.belonging import HEAD_BYTES, SENTENCES
 from recordmill.pipeline.init.dialect import numbered_pixels
 from recordmill.pipeline.init.recognize import CELLS, IMAGES, Recognized
 from recordmill.pipeline.sources.batches import spread
-from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.encoded import EncodedFile, codec, is_plain, open_utf8
 from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
@@ -31,6 +30,7 @@ from recordmill.pipeline.sources.globs import glob_pattern
 from recordmill.pipeline.sources.options import AnnotatedImages, AnySource, DelimitedOptions, SourceOptions
 from recordmill.pipeline.sources.paths import SUFFIXES
 from recordmill.pipeline.sources.source_reader import UNREAD, Block, Plan
+from recordmill.transforms.base.columns import Column, Columns, ColumnType
 
 LINES = (*CELLS, *SENTENCES, "json", "jsonl", "text")  # formats with first rows that are cut off large files
 SOURCE: TypeAdapter[SourceOptions] = TypeAdapter(AnySource)

@@ -37,7 +37,7 @@ from recordmill.pipeline.sources.paths import ODD, is_utf8, note
 from recordmill.pipeline.sources.source_reader import Block
 from recordmill.pipeline.spec.model import Name, Spec, parse_spec
 from recordmill.pipeline.yaml_document import STRING
-from recordmill.transforms.contract.image_facts import fact_lines, loss_words
+from recordmill.transforms.images.image_facts import fact_lines, loss_words
 
 COMMENTS = 46  # the column of comments, unless the line is longer
 WIDE = 100  # a longer line has its comment above

@@ -18,8 +18,8 @@ from recordmill.pipeline.reader.options import ReadOptions
 from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.reader.request import Request, images_of
 from recordmill.pipeline.reader.rows import Batch, Rows, finished, packed_columns, structured
-from recordmill.transforms.contract.stored import KEY, ArraySpec, Ragged, mapped
-from recordmill.transforms.numpy.augment.chain import Augment
+from recordmill.transforms.base.stored import KEY, ArraySpec, Ragged, mapped
+from recordmill.transforms.images.augment.chain import Augment
 
 BATCHES_AHEAD = 2  # ready or in the making, besides one per thread: evens out slow batches
 BYTES_TOGETHER = 256 << 10  # 256 KiB of records: amortizes NumPy's cost per call, and its arrays stay in a core's cache

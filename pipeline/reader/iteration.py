@@ -29,7 +29,7 @@ from recordmill.pipeline.reader.remote import Folder
 from recordmill.pipeline.reader.rows import Batch, too_many
 from recordmill.pipeline.reader.workers import default_workers, in_processes
 from recordmill.pipeline.safe_text import cut
-from recordmill.transforms.contract.stored import Ragged, mapped
+from recordmill.transforms.base.stored import Ragged, mapped
 
 LOG = logging.getLogger("recordmill")
 FORMAT = 1  # of a state

@@ -34,7 +34,7 @@ from recordmill.pipeline.reader.iteration import NumpyBatches, NumpyInput, State
 from recordmill.pipeline.reader.request import Request
 from recordmill.pipeline.reader.rows import Batch
 from recordmill.pipeline.safe_text import cut
-from recordmill.transforms.contract.stored import ArraySpec
+from recordmill.transforms.base.stored import ArraySpec
 
 AnyInput = TypeVar("AnyInput", bound=NumpyInput)
 FILE = "training.json"

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from operator import sub
 from typing import Any, NamedTuple
 
-from recordmill.transforms.contract.stored import Ragged, arrays_of
+from recordmill.transforms.base.stored import Ragged, arrays_of
 
 STAGES = ("reading", "parsing", "decoding", "finishing")
 """Reading records; parsing them; decoding and augmenting images; making arrays of the values."""

@@ -23,8 +23,8 @@ from recordmill.pipeline.reader.order import Integers, permuted
 from recordmill.pipeline.reader.request import Request
 from recordmill.pipeline.reader.rows import Batch, Chosen, Rows, structured
 from recordmill.pipeline.safe_text import cut
-from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.stored import Ragged, positions_of, splits_of
+from recordmill.transforms.base.description import Description
+from recordmill.transforms.base.stored import Ragged, positions_of, splits_of
 
 MIXED = 201  # the purpose of a block's permutation; `order` has others
 BLOCK = 10_000  # records in which the shares are exact, at most

@@ -18,7 +18,7 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.reader.request import Request, images_of
 from recordmill.pipeline.reader.rows import Rows
 from recordmill.pipeline.safe_text import printable
-from recordmill.transforms.numpy.pixels import for_people
+from recordmill.transforms.images.pixels import for_people
 
 SHOWN = 8  # records
 SIDE = 160  # pixels of a thumbnail's longer side

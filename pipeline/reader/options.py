@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from recordmill.pipeline.errors import DatasetError, did_you_mean, listed
 from recordmill.pipeline.reader.order import FOR_EVER
-from recordmill.transforms.contract.stored import FinishOptions
+from recordmill.transforms.base.stored import FinishOptions
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from recordmill.transforms.numpy.augment.chain import Mask
+    from recordmill.transforms.images.augment.chain import Mask
 
 
 LEAST = {"batch_size": 1, "start_step": 0, "workers": 0, "max_skipped": 0, "threads": 1, "cache_bytes": 1}

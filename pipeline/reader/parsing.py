@@ -24,8 +24,8 @@ import numpy.typing as npt
 
 from recordmill.pipeline.reader import wire
 from recordmill.pipeline.reader.wire import FIRST, SECOND, Int64s, Malformed, windows
-from recordmill.transforms.contract.kinds.base import StoredAs
-from recordmill.transforms.contract.stored import Column, Ragged, RowError, Stored, positions_of, splits_of
+from recordmill.transforms.base.description import StoredAs
+from recordmill.transforms.base.stored import Column, Ragged, RowError, Stored, positions_of, splits_of
 
 LIMIT = 1 << 14  # bytes of a record or a feature, with tag and length: a length has at most two bytes
 _SHORT = 127  # bytes of a name: its length has one byte

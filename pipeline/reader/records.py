@@ -32,7 +32,7 @@ from recordmill.pipeline.reader.block_cache import BlockCache
 from recordmill.pipeline.reader.local_shards import COPIED, Frame, LocalShards, Numbers, ShardFile, by_shard, place_key
 from recordmill.pipeline.reader.metrics import Counters
 from recordmill.pipeline.reader.remote import RemoteShards
-from recordmill.transforms.contract.stored import RowError
+from recordmill.transforms.base.stored import RowError
 
 __all__ = ["Numbers", "RecordPlace", "Records", "ShardFile"]
 

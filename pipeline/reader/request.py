@@ -15,13 +15,13 @@ from recordmill.pipeline.reader.local_shards import ShardFile
 from recordmill.pipeline.reader.options import THE_LABEL, ReadOptions, ranges
 from recordmill.pipeline.reader.order import Selected, Steps, lanes_for
 from recordmill.pipeline.safe_text import cut
-from recordmill.transforms.contract.kinds import read_descriptions
-from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.image import Pixels
-from recordmill.transforms.contract.stored import IMAGES, Stored
-from recordmill.transforms.numpy.augment import chain
-from recordmill.transforms.numpy.augment.base import Augmentation
-from recordmill.transforms.numpy.augment.regularization import BatchAugmentation
+from recordmill.transforms.base.description import Description
+from recordmill.transforms.base.kinds import read_descriptions
+from recordmill.transforms.base.stored import IMAGES, Stored
+from recordmill.transforms.images.augment import chain
+from recordmill.transforms.images.augment.base import Augmentation
+from recordmill.transforms.images.augment.regularization import BatchAugmentation
+from recordmill.transforms.images.image_stored import Pixels
 
 Ranges = tuple[tuple[int, int], ...]  # (first, end)
 

@@ -23,20 +23,11 @@ from recordmill.pipeline.reader.order import Integers
 from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.reader.records import Records
 from recordmill.pipeline.reader.request import Request, images_of, lists_of
-from recordmill.transforms.contract.stored import (
-    KEY,
-    Bytes,
-    Column,
-    Ragged,
-    RowError,
-    part_name,
-    positions_of,
-    splits_of,
-)
-from recordmill.transforms.numpy.augment.chain import Augment, lanes, parameters
-from recordmill.transforms.numpy.buffers import BatchMemory
-from recordmill.transforms.numpy.features import finish
-from recordmill.transforms.numpy.texts import packed_rows, padded
+from recordmill.transforms.base.buffers import BatchMemory
+from recordmill.transforms.base.stored import KEY, Bytes, Column, Ragged, RowError, part_name, positions_of, splits_of
+from recordmill.transforms.engines.numpy_features import finish
+from recordmill.transforms.images.augment.chain import Augment, lanes, parameters
+from recordmill.transforms.texts.text_read import packed_rows, padded
 
 LOG = logging.getLogger("recordmill")
 AUGMENT, CAPTIONS, MIXTURES = 101, 501, 1001  # domain separators of random numbers, besides those in `order`

@@ -33,9 +33,9 @@ from recordmill.pipeline.reader.rows import Batch, in_structure
 from recordmill.pipeline.reader.workers import AHEAD as AHEAD_OF_WORKER
 from recordmill.pipeline.reader.workers import default_workers
 from recordmill.pipeline.safe_text import cut
-from recordmill.transforms.contract.stored import ArraySpec, arrays_of, mapped
-from recordmill.transforms.numpy.buffers import SMALL
-from recordmill.transforms.tensorflow.features import parse
+from recordmill.transforms.base.buffers import SMALL
+from recordmill.transforms.base.stored import ArraySpec, arrays_of, mapped
+from recordmill.transforms.engines.tensorflow_features import parse
 
 MOST_BYTES = 16 << 20  # 16 MiB: larger batches do not wait for each other
 Arrays: TypeAlias = Sequence[npt.NDArray[Any]]  # the arrays of a batch, in a fixed order

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.transforms.contract.bounds import RECORD_FEATURES, RECORD_VALUES
+from recordmill.transforms.base.bounds import RECORD_FEATURES, RECORD_VALUES
 
 PADDING = 3  # bytes after the last integer: `decode` reads a word at each
 LONGEST = 10  # bytes: 64 bits

@@ -33,8 +33,8 @@ from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.parallel import cores, free_bytes, in_order, waiting_pair
 from recordmill.pipeline.reader.batches import BatchSource
 from recordmill.pipeline.reader.metrics import Counters
-from recordmill.transforms.contract.stored import ArraySpec, arrays_of
-from recordmill.transforms.numpy.buffers import SMALL, BatchMemory, SharedMemory, new_file
+from recordmill.transforms.base.buffers import SMALL, BatchMemory, SharedMemory, new_file
+from recordmill.transforms.base.stored import ArraySpec, arrays_of
 
 LOG = logging.getLogger("recordmill")
 Made = TypeVar("Made")

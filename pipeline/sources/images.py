@@ -20,9 +20,9 @@ from urllib.parse import unquote_to_bytes
 
 import pyarrow as pa
 
-from recordmill.pipeline.sources.columns import ImageBase
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.paths import Inside, inside, join
+from recordmill.transforms.base.columns import ImageBase
 
 FILE, PIECE, SCRATCH, INLINE, SIZED = b"f", b"p", b"s", b"i", b"z"
 SIDES = re.compile(r"[1-9]\d* x [1-9]\d*")

@@ -15,7 +15,7 @@ from itertools import chain
 from typing import TypeVar
 
 from recordmill.pipeline.dataset.placement import SPLITS, SYNONYMS
-from recordmill.transforms.contract.bounds import NAMES
+from recordmill.transforms.base.bounds import NAMES
 
 LABELS = tuple(
     "label labels class cls category target classes categories class_name label_name label_id class_id category_id "

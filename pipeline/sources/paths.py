@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from recordmill.pipeline.errors import did_you_mean
 from recordmill.pipeline.errors import listed as listed
 from recordmill.pipeline.sources.faults import SourceError
-from recordmill.transforms.contract.image_header import SUFFIXES as SUFFIXES
+from recordmill.transforms.images.image_header import SUFFIXES as SUFFIXES
 
 ODD = "left out, because their names have empty or dotted parts"
 ARRAY = ".npy"

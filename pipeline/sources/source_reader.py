@@ -23,7 +23,6 @@ import pyarrow as pa
 
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.batches import unpack
-from recordmill.pipeline.sources.columns import Column, Columns, ColumnType, ImageBase, required
 from recordmill.pipeline.sources.encoded import CODECS, is_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults, Ints, NoRowError, Reject, SourceError
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
@@ -32,6 +31,7 @@ from recordmill.pipeline.sources.options import SourceOptions, TableOptions
 from recordmill.pipeline.sources.paths import check_names, is_image, join, listed, may_be_image, note, planning
 from recordmill.pipeline.sources.typing.arrays import without
 from recordmill.pipeline.sources.typing.checks import UTF8, check_column, row_digests, row_key
+from recordmill.transforms.base.columns import Column, Columns, ColumnType, ImageBase, required
 
 UNREAD = "unused columns"
 EMPTY = "empty files, left out"

@@ -17,16 +17,16 @@ from recordmill.pipeline import VERSION, yaml_document
 from recordmill.pipeline.dataset.paths import MOST_CHARACTERS, NAME, write_atomically
 from recordmill.pipeline.errors import UserError, WrongValueError, did_you_mean
 from recordmill.pipeline.sources import options as sources
-from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.options import PATHS, AnySource, Names, in_folder, is_template
 from recordmill.pipeline.spec import split_by as rules
 from recordmill.pipeline.spec.features import AnyFeature
-from recordmill.pipeline.spec.features.category import ListedClasses, NamedClasses, check_not_crossed
-from recordmill.pipeline.spec.features.chat import Chat
-from recordmill.pipeline.spec.features.feature import Together, check_together
 from recordmill.pipeline.spec.gate import Gate, GateOrFalse
 from recordmill.pipeline.yaml_document import Options, SpecError, explain, load_yaml, one_or_list
-from recordmill.transforms.contract.kinds.base import argument_name
+from recordmill.transforms.base.columns import Column, ColumnType
+from recordmill.transforms.base.description import argument_name
+from recordmill.transforms.base.feature import Together, check_together
+from recordmill.transforms.texts.chat_spec import Chat
+from recordmill.transforms.values.category_spec import ListedClasses, NamedClasses, check_not_crossed
 
 Name = Annotated[str, StringConstraints(pattern=f"^{NAME}$", max_length=MOST_CHARACTERS)]
 

@@ -15,10 +15,10 @@ from recordmill.pipeline.dataset.placement import SPLITS, SYNONYMS, split_bounds
 from recordmill.pipeline.errors import WrongValueError, did_you_mean
 from recordmill.pipeline.sources.globs import Template
 from recordmill.pipeline.sources.options import PATHS, Names, SourceOptions, is_template
-from recordmill.pipeline.spec.features.category import Category
-from recordmill.pipeline.spec.features.feature import Feature, feature_named
 from recordmill.pipeline.yaml_document import Options, one_or_list
-from recordmill.transforms.contract.kinds.text import MOST_LENGTH
+from recordmill.transforms.base.feature import Feature, feature_named
+from recordmill.transforms.texts.text_stored import MOST_LENGTH
+from recordmill.transforms.values.category_spec import Category
 
 Places = npt.NDArray[np.int64]  # the index of each row's split in the spec's `splits`, shape [rows]; -1: none
 BEGINNING = datetime.min.replace(tzinfo=UTC)

@@ -29,8 +29,8 @@ from recordmill.pipeline.json_values import parse_json
 from recordmill.pipeline.reader.remote import RemotePath, VersionFiles
 from recordmill.pipeline.safe_text import printable
 from recordmill.pipeline.versions.base import FORGOTTEN, LEARNED_OF
-from recordmill.transforms.contract.kinds import read_descriptions
-from recordmill.transforms.contract.stored import stored_features
+from recordmill.transforms.base.kinds import read_descriptions
+from recordmill.transforms.base.stored import stored_features
 
 MOST = 20  # problems listed per file; the rest are counted
 _COUNTED = {each: each for each in ("files", "shards", "records")}

@@ -34,12 +34,12 @@ from recordmill.pipeline.rows import StoredRow, find_records, rejects_of
 from recordmill.pipeline.sources.files import StoreFiles
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.verify.files import Findings, Verification, check_graph, shown
-from recordmill.transforms.contract.kinds import read_descriptions
-from recordmill.transforms.contract.kinds.base import argument_name
-from recordmill.transforms.contract.stored import LENGTHS, SERVED, part_name, stored_features
-from recordmill.transforms.numpy.features import finish
-from recordmill.transforms.tensorflow.features import parse as parse_in_tensorflow
-from recordmill.transforms.tensorflow.image import ImageError
+from recordmill.transforms.base.description import argument_name
+from recordmill.transforms.base.kinds import read_descriptions
+from recordmill.transforms.base.stored import LENGTHS, SERVED, part_name, stored_features
+from recordmill.transforms.engines.numpy_features import finish
+from recordmill.transforms.engines.tensorflow_features import parse as parse_in_tensorflow
+from recordmill.transforms.images.image_graph import ImageError
 
 NOT_CHECKED = "training = serving: "
 CHUNKS = 8  # of about 8 MiB: a sample takes about a second, whatever the source's size

@@ -29,10 +29,10 @@ from recordmill.pipeline.reader.remote import VersionFiles
 from recordmill.pipeline.reader.wire import Malformed, names_of
 from recordmill.pipeline.verify import files as checks
 from recordmill.pipeline.verify.files import Findings, Verification, shown
-from recordmill.transforms.contract.kinds import read_descriptions
-from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.text import WINDOW_PARTS
-from recordmill.transforms.contract.stored import KEY, Column, Ragged, RowError, part_name
+from recordmill.transforms.base.description import Description
+from recordmill.transforms.base.kinds import read_descriptions
+from recordmill.transforms.base.stored import KEY, Column, Ragged, RowError, part_name
+from recordmill.transforms.texts.text_stored import WINDOW_PARTS
 
 MANY_BYTES = 256 << 20  # 256 MiB of shards take a second or more, as long as processes take to start
 TURNS = 4  # portions of shards per process, to balance the load

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from recordmill.transforms.contract.kinds.text import LIBRARY_TOKENIZERS
+from recordmill.transforms.texts.text_stored import LIBRARY_TOKENIZERS
 from tests.table.case import ROWS, SPLITS, Case, Windows, named
 from tests.table.texts import NAMES, spoken
 from tests.table.ways import Found, World, judged, way

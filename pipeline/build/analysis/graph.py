@@ -35,13 +35,13 @@ from recordmill.pipeline.dataset.paths import attempt_name, is_name, path_within
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.graphs import MODEL_FILE, UnsafeGraphError, check_model
 from recordmill.pipeline.sources.user_code import UserCode, blame, load
-from recordmill.pipeline.spec.features.category import read_classes
-from recordmill.pipeline.spec.features.chat import Chat
-from recordmill.pipeline.spec.features.text import Tokenized
-from recordmill.pipeline.spec.features.text_ids import TextIds
 from recordmill.pipeline.versions.stores.base import Store
-from recordmill.transforms.contract.stored import KEY
-from recordmill.transforms.tensorflow.transform_graph import Preprocessing
+from recordmill.transforms.base.stored import KEY
+from recordmill.transforms.engines.transform_graph import Preprocessing
+from recordmill.transforms.texts.chat_spec import Chat
+from recordmill.transforms.texts.text_ids_spec import TextIds
+from recordmill.transforms.texts.text_spec import Tokenized
+from recordmill.transforms.values.category_spec import read_classes
 
 ANALYZED = "reports/analyzed"  # the report of the user's own analyzers: the export's name
 STORED = ("string", "int64", "float32")

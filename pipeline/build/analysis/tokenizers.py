@@ -19,11 +19,11 @@ from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import cut
-from recordmill.pipeline.spec.features.text import Texts, Tokenized
-from recordmill.pipeline.spec.features.text_ids import TextIds
-from recordmill.transforms.contract.kinds.base import SpecialIds
-from recordmill.transforms.numpy.tokenizers import PairTokenizer, open_tokenizer
-from recordmill.transforms.tensorflow.tokenizers import LEARNS_FROM, clean
+from recordmill.transforms.base.description import SpecialIds
+from recordmill.transforms.texts.text_ids_spec import TextIds
+from recordmill.transforms.texts.text_spec import Texts, Tokenized
+from recordmill.transforms.texts.tokenizers import PairTokenizer, open_tokenizer
+from recordmill.transforms.texts.tokenizers_graph import LEARNS_FROM, clean
 
 FOLDER = "tokenizers"
 SPECIAL_PIECES = {"padding": "[PAD]", "unknown": "[UNK]", "begin": "[CLS]", "end": "[SEP]"}

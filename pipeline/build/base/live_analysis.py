@@ -39,8 +39,8 @@ from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions.base import Base, Forgotten, rolls_back
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_location
-from recordmill.transforms.contract.image_facts import COUNTS
-from recordmill.transforms.contract.kinds import read_description
+from recordmill.transforms.base.kinds import read_description
+from recordmill.transforms.images.image_facts import COUNTS
 
 GRAPH_PACKAGES = ("recordmill", "tensorflow", "tensorflow-text", "tensorflow-transform")
 """The packages that make the graph; other packages change records only."""

@@ -32,7 +32,7 @@ from recordmill.pipeline.build.worker.packing import Packed
 from recordmill.pipeline.build.worker.read_chunk import ChunkReader, LookReader
 from recordmill.pipeline.dataset.paths import attempt_name
 from recordmill.pipeline.sources.source_reader import Chunk
-from recordmill.transforms.tensorflow.transform_graph import Preprocessing
+from recordmill.transforms.engines.transform_graph import Preprocessing
 
 COUNTED = "reports/counted"
 

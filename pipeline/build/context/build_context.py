@@ -19,19 +19,19 @@ from recordmill.pipeline.build.runners.worker_environment import worker_threads
 from recordmill.pipeline.dataset.manifest_parts import Pack
 from recordmill.pipeline.dataset.placement import Layout
 from recordmill.pipeline.sources.batches import batches, pack, packed_bytes, unpack
-from recordmill.pipeline.sources.columns import Columns, ColumnType
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.source_reader import Chunk, SourceReader
 from recordmill.pipeline.sources.user_code import UserCode
-from recordmill.pipeline.spec.features.feature import Feature
-from recordmill.pipeline.spec.features.image import Image
-from recordmill.pipeline.spec.features.mask import Mask, Masks
 from recordmill.pipeline.spec.split_by import Duplicates, SplitBy
 from recordmill.pipeline.versions.base import Forgotten
 from recordmill.pipeline.versions.stores.base import OutputError, Store
 from recordmill.pipeline.versions.stores.local import LocalStore
-from recordmill.transforms.contract.kinds.base import Learned
-from recordmill.transforms.contract.kinds.text import Window
+from recordmill.transforms.base.columns import Columns, ColumnType
+from recordmill.transforms.base.description import Learned
+from recordmill.transforms.base.feature import Feature
+from recordmill.transforms.images.image_spec import Image
+from recordmill.transforms.images.mask_spec import Mask, Masks
+from recordmill.transforms.texts.text_stored import Window
 
 ARROW_TYPES = {ColumnType.NUMBER: pa.float32(), ColumnType.INTEGER: pa.int64()}
 AnyImage = Image | Mask | Masks

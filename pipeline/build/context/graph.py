@@ -19,7 +19,7 @@ import tensorflow as tf
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.dataset.paths import attempt_name
 from recordmill.pipeline.versions.stores.base import Store
-from recordmill.transforms.tensorflow.tokenizers import text_ops
+from recordmill.transforms.texts.tokenizers_graph import text_ops
 
 TENSOR_TYPES = {pa.binary(): tf.string, pa.float32(): tf.float32, pa.int64(): tf.int64}
 GRAPH_FOLDERS = ("transform_fn", "transformed_metadata")

@@ -35,8 +35,8 @@ import pyarrow.compute as pc
 from recordmill.pipeline.build.context import arrow_files, reports
 from recordmill.pipeline.build.context.build_context import RowSchema
 from recordmill.pipeline.dataset.placement import shard_of
-from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.versions.stores.base import Store
+from recordmill.transforms.base.feature import Feature
 
 Rows = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.uint64]

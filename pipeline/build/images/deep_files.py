@@ -22,11 +22,11 @@ import numpy.typing as npt
 from PIL import Image
 from PIL.PngImagePlugin import putchunk
 
-from recordmill.transforms.contract import image_header, image_parts, image_rules
-from recordmill.transforms.contract.image_facts import is_from_white, numbers_of
-from recordmill.transforms.contract.image_header import Header, ImageError
-from recordmill.transforms.contract.kinds.array import ArrayError, ArrayLayout, npy_numbers
-from recordmill.transforms.contract.kinds.image import MOST_PIXELS, PIXEL_BYTES, PixelOptions
+from recordmill.transforms.base.arrays import ArrayError, ArrayLayout, npy_numbers
+from recordmill.transforms.images import image_header, image_parts, image_rules
+from recordmill.transforms.images.image_facts import is_from_white, numbers_of
+from recordmill.transforms.images.image_header import Header, ImageError
+from recordmill.transforms.images.image_stored import MOST_PIXELS, PIXEL_BYTES, PixelOptions
 
 Pixels = npt.NDArray[Any]
 

@@ -19,9 +19,9 @@ from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.sources.files import Files, why_absent
 from recordmill.pipeline.sources.images import file_path, parse
 from recordmill.pipeline.sources.typing.checks import ABSENT
-from recordmill.pipeline.spec.features.image import MAX_BYTES
 from recordmill.pipeline.versions.stores.base import TooLargeError
-from recordmill.transforms.contract.image_header import ImageError
+from recordmill.transforms.images.image_header import ImageError
+from recordmill.transforms.images.image_spec import MAX_BYTES
 
 IN_FLIGHT = 32  # concurrent requests of this process, and prefetched reads of one `ReadAhead`
 HELD_BYTES = 64 << 20  # 64 MiB prefetched in this process; beyond, reads start on demand

@@ -20,8 +20,8 @@ import tensorflow as tf
 from recordmill.pipeline.build.images.deep_files import wanted_pixels
 from recordmill.pipeline.build.images.isolation import AS_IS, COMMAND, FORK, PNG, REJECT, receive, send
 from recordmill.pipeline.build.images.transcode import decodable
-from recordmill.transforms.contract.image_header import ImageError, read_header
-from recordmill.transforms.tensorflow.image_decode import libjpeg
+from recordmill.transforms.images.decode_graph import libjpeg
+from recordmill.transforms.images.image_header import ImageError, read_header
 
 Decode = Callable[[bytes, Mapping[str, Any]], bytes]
 SPARE_BYTES, PIXEL_BYTES = 2 << 30, 32  # 2 GiB and 32 bytes a pixel: an image's limit of address space

@@ -25,7 +25,7 @@ from recordmill.pipeline.build.images.deep_files import wanted_pixels
 from recordmill.pipeline.build.images.transcode import UndecodableError, require_decoder
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.parallel import waiting_pair
-from recordmill.transforms.contract.image_header import FULL_SCANS, NAMED, ImageError, check_header
+from recordmill.transforms.images.image_header import FULL_SCANS, NAMED, ImageError, check_header
 
 PROCESS = "recordmill.pipeline.build.images.isolated_decoder"
 DECODER = f"{PROCESS}:decode"

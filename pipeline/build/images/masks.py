@@ -24,16 +24,16 @@ from recordmill.pipeline.build.images.deep_files import npy, png
 from recordmill.pipeline.build.images.transcode import naming_damage, open_image
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import cut
-from recordmill.pipeline.spec.features.mask import Mask, Masks
-from recordmill.transforms.contract import bounds
-from recordmill.transforms.contract.image_facts import BITS, KIND, PHOTOMETRIC, has_pages
-from recordmill.transforms.contract.image_header import NAMED, PNG, ImageError, check_header, check_pixels, read_header
-from recordmill.transforms.contract.image_rules import TAG, is_transposed
-from recordmill.transforms.contract.kinds.array import MAGIC
-from recordmill.transforms.contract.kinds.image import levels_of
-from recordmill.transforms.contract.shapes import Ints, ShapeError, counts_of_runs, polygons_of, read_runs, run_lengths
-from recordmill.transforms.numpy.image_decode import upright
-from recordmill.transforms.numpy.pixels import resize
+from recordmill.transforms.base import bounds
+from recordmill.transforms.base.arrays import MAGIC
+from recordmill.transforms.images.decode import upright
+from recordmill.transforms.images.image_facts import BITS, KIND, PHOTOMETRIC, has_pages
+from recordmill.transforms.images.image_header import NAMED, PNG, ImageError, check_header, check_pixels, read_header
+from recordmill.transforms.images.image_rules import TAG, is_transposed
+from recordmill.transforms.images.image_stored import levels_of
+from recordmill.transforms.images.mask_spec import Mask, Masks
+from recordmill.transforms.images.pixels import resize
+from recordmill.transforms.images.shapes import Ints, ShapeError, counts_of_runs, polygons_of, read_runs, run_lengths
 
 AnyMask: TypeAlias = Mask | Masks
 Values: TypeAlias = npt.NDArray[np.uint8 | np.uint16]

@@ -17,10 +17,10 @@ from PIL import Image
 
 from recordmill.pipeline.build.images.transcode import TURNS, open_image
 from recordmill.pipeline.sources.files import is_machine_fault
-from recordmill.transforms.contract import image_header, image_parts, image_rules
-from recordmill.transforms.contract.kinds.image import PixelOptions
-from recordmill.transforms.numpy.image_decode import decode_planes, upright
-from recordmill.transforms.numpy.pixels import stretched
+from recordmill.transforms.images import image_header, image_parts, image_rules
+from recordmill.transforms.images.decode import decode_planes, upright
+from recordmill.transforms.images.image_stored import PixelOptions
+from recordmill.transforms.images.pixels import stretched
 
 COLOURS = PixelOptions()
 SIDE = 32

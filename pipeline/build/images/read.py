@@ -29,13 +29,14 @@ from recordmill.pipeline.build.images.transcode import UndecodableError, decodab
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.sources.files import OutOfMemoryError
 from recordmill.pipeline.sources.images import parse
-from recordmill.pipeline.spec.features.image import Image, ImageSequence
-from recordmill.pipeline.spec.features.mask import Mask, Masks
-from recordmill.transforms.contract import bounds, color_profile, image_facts, image_header
-from recordmill.transforms.contract.kinds.array import MAGIC
-from recordmill.transforms.numpy.image_decode import ends_early
-from recordmill.transforms.tensorflow.image import ImageError, pixel_sums
-from recordmill.transforms.tensorflow.image_properties import HEAD, orientation
+from recordmill.transforms.base import bounds
+from recordmill.transforms.base.arrays import MAGIC
+from recordmill.transforms.images import color_profile, image_facts, image_header
+from recordmill.transforms.images.decode import ends_early
+from recordmill.transforms.images.image_graph import ImageError, pixel_sums
+from recordmill.transforms.images.image_spec import Image, ImageSequence
+from recordmill.transforms.images.mask_spec import Mask, Masks
+from recordmill.transforms.images.properties_graph import HEAD, orientation
 
 NO_MEMORY = (MemoryError, tf.errors.ResourceExhaustedError)
 UNDECODABLE = (tf.errors.InvalidArgumentError,)

@@ -2,11 +2,11 @@
 
 JPEG, PNG, still WebP and plain BMP pass unchanged. GIF and AVIF (first frame), TIFF (first page), HEIF (primary image),
 animated WebP, other BMP, lossless JPEG and NPY become 8-bit PNG, with transparency and orientation. So do images with a
-colour profile other than sRGB's; `transforms.numpy.color` converts their colours. libjpeg-turbo decodes JPEG, Pillow
+colour profile other than sRGB's; `transforms.images.color` converts their colours. libjpeg-turbo decodes JPEG, Pillow
 all else. A client of the serving model calls the same function; it needs Pillow and this package, but no TensorFlow.
 Deep images, of more than 8 bits or other than 1 or 3 channels, become a PNG of planes (`deep_files`).
 After the graph, pixels become JPEG with restart markers, from which a reader decodes parts
-(`transforms.numpy.jpeg_parts`), with the pixels of the graph's own encoder: libjpeg-turbo with the same tables. A
+(`transforms.images.jpeg_parts`), with the pixels of the graph's own encoder: libjpeg-turbo with the same tables. A
 marker every few blocks adds one to three percent of bytes.
 
     encoded = decodable(data, {"max_pixels": 64_000_000})
@@ -31,12 +31,13 @@ from PIL.PngImagePlugin import PngInfo
 from recordmill.pipeline.build.images import deep_files
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.files import is_machine_fault
-from recordmill.pipeline.spec.features.image import Image as ImageFeature
-from recordmill.transforms.contract import bounds, color_profile, image_facts, image_header, image_parts, image_rules
-from recordmill.transforms.contract.image_parts import without_metadata
-from recordmill.transforms.contract.kinds.image import PixelOptions
-from recordmill.transforms.numpy.color import to_srgb
-from recordmill.transforms.numpy.image_decode import inks, jpeg, upright, warn_of_old_pillow, without_ink
+from recordmill.transforms.base import bounds
+from recordmill.transforms.images import color_profile, image_facts, image_header, image_parts, image_rules
+from recordmill.transforms.images.color import to_srgb
+from recordmill.transforms.images.decode import inks, jpeg, upright, warn_of_old_pillow, without_ink
+from recordmill.transforms.images.image_parts import without_metadata
+from recordmill.transforms.images.image_spec import Image as ImageFeature
+from recordmill.transforms.images.image_stored import PixelOptions
 
 EIGHT_BITS = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "RGBX": "RGB", "YCbCr": "RGB"}
 """The 8-bit mode for each mode without transparency."""
@@ -291,7 +292,7 @@ def _plain(image: Image.Image, tags: Mapping[int, Any]) -> Image.Image:
 def as_jpeg(image: bytes, options: ImageFeature) -> bytes:
     """Encodes the transform graph's Netpbm as JPEG; strips a stored file of excluded metadata.
 
-    `image` is Netpbm from `transforms.tensorflow.image`, JPEG, PNG, or empty if missing.
+    `image` is Netpbm from `transforms.images.image_graph`, JPEG, PNG, or empty if missing.
     """
     header = NETPBM.match(image)
     if header is None:

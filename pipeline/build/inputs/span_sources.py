@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.sources import options
-from recordmill.pipeline.sources.columns import Columns, ColumnType
 from recordmill.pipeline.sources.faults import NoRowError, SourceError
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.formats import reader_of
@@ -24,6 +23,7 @@ from recordmill.pipeline.sources.options import is_template
 from recordmill.pipeline.sources.paths import is_image, note, planning
 from recordmill.pipeline.sources.source_reader import EMPTY, Plan, SourceReader, TableReader
 from recordmill.pipeline.spec.model import Spec
+from recordmill.transforms.base.columns import Columns, ColumnType
 
 BASE = "base"  # the span of sources without placeholders
 COMPACT = "compact"  # the span that `--compact` merges all rows into

@@ -23,20 +23,20 @@ from recordmill.pipeline.dataset.placement import Layout, shard_count
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
-from recordmill.pipeline.sources.columns import ColumnType
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.images import file_path
 from recordmill.pipeline.sources.options import RowsOptions, UserRows
 from recordmill.pipeline.sources.paths import ODD, join, may_be_image, note
 from recordmill.pipeline.sources.source_reader import Chunk, Plan
-from recordmill.pipeline.spec.features.category import NamedClasses
-from recordmill.pipeline.spec.features.mask import OfImage
 from recordmill.pipeline.spec.model import MOST_SHARDS, Spec
 from recordmill.pipeline.versions.base import Base
 from recordmill.pipeline.versions.stores.base import Store
 from recordmill.pipeline.versions.stores.local import LocalStore
-from recordmill.transforms.contract.kinds.base import Learned
-from recordmill.transforms.contract.stored import IMAGES
+from recordmill.transforms.base.columns import ColumnType
+from recordmill.transforms.base.description import Learned
+from recordmill.transforms.base.stored import IMAGES
+from recordmill.transforms.images.mask_spec import OfImage
+from recordmill.transforms.values.category_spec import NamedClasses
 
 BATCH_BYTES = 64 << 10  # 64 KiB: a smaller packed batch costs more than its rows
 MAX_PACK_BYTES = 256 << 20

@@ -15,12 +15,12 @@ from recordmill.pipeline.build.analysis.tokenizers import tokenizer
 from recordmill.pipeline.build.context.graph import input_specs
 from recordmill.pipeline.build.results.results import Results
 from recordmill.pipeline.dataset.file_names import vocabulary_name
-from recordmill.pipeline.spec.features.token_labels import TokenLabels
-from recordmill.transforms.contract.kinds.base import UNKNOWN, Description, Stored, tfds_stored
-from recordmill.transforms.contract.kinds.values import OwnDescription
-from recordmill.transforms.contract.stored import part_name, stored_features
-from recordmill.transforms.tensorflow.features import parse_spec, part_spec
-from recordmill.transforms.tensorflow.kind import DTYPES
+from recordmill.transforms.base.description import UNKNOWN, Description, Stored, tfds_stored
+from recordmill.transforms.base.graph import DTYPES
+from recordmill.transforms.base.stored import part_name, stored_features
+from recordmill.transforms.engines.tensorflow_features import parse_spec, part_spec
+from recordmill.transforms.texts.token_labels_spec import TokenLabels
+from recordmill.transforms.values.values_stored import OwnDescription
 
 ASSETS = "transform_fn/assets"
 STORED = {dtype: name for name, dtype in DTYPES.items()}

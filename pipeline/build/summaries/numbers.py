@@ -26,9 +26,9 @@ from recordmill.pipeline.dataset import profile
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.profile import PIXEL_SUMS, pixel_moments
 from recordmill.pipeline.sources.faults import Fault, Reject
-from recordmill.pipeline.spec.features.image import Image
-from recordmill.pipeline.spec.features.values import ScaledFeature
-from recordmill.transforms.contract.image_header import ImageError
+from recordmill.transforms.images.image_header import ImageError
+from recordmill.transforms.images.image_spec import Image
+from recordmill.transforms.values.values_spec import ScaledFeature
 
 SUMS = ("count", "total", "high", "cross", "low")
 """The number of values, the sum of their integers, and the sums of the parts' products."""

@@ -31,9 +31,9 @@ from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import as_tensor
 from recordmill.pipeline.dataset.counts import Fold
 from recordmill.pipeline.sources.faults import Reject
-from recordmill.pipeline.spec.features.feature import Feature
-from recordmill.transforms.tensorflow.features import KINDS
-from recordmill.transforms.tensorflow.kind import Context, Prepared
+from recordmill.transforms.base.feature import Feature
+from recordmill.transforms.base.graph import Context, Prepared
+from recordmill.transforms.engines.tensorflow_features import KINDS
 
 BUCKETS = 8  # the workers that add up one summary at once; 1 more costs every chunk another element in the shuffle
 Buckets = npt.NDArray[np.int64]

@@ -29,7 +29,7 @@ from recordmill.pipeline.build.summaries.summary import (
 )
 from recordmill.pipeline.dataset.arrow_tables import WORDS
 from recordmill.pipeline.sources.faults import Reject
-from recordmill.transforms.contract.kinds.base import Learned
+from recordmill.transforms.base.description import Learned
 
 NO_WORD = b" "  # the only line of an empty vocabulary: TensorFlow refuses an empty file, and words are never blank
 CANDIDATES = WORDS.append(pa.field("distinct", pa.int64()))

@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.faults import Fault, Faults
-from recordmill.pipeline.spec.features.chat import Chat as ChatFeature
-from recordmill.transforms.contract.kinds.base import Learned
-from recordmill.transforms.contract.kinds.text import LOSS_MASK, ROLES, TRAINED, ChatError
-from recordmill.transforms.numpy.tokenizers import TextTokenizer
+from recordmill.transforms.base.description import Learned
+from recordmill.transforms.texts.chat_spec import Chat as ChatFeature
+from recordmill.transforms.texts.text_stored import LOSS_MASK, ROLES, TRAINED, ChatError
+from recordmill.transforms.texts.tokenizers import TextTokenizer
 
 if TYPE_CHECKING:
     from recordmill.pipeline.build.texts.template import ChatTemplate, Rendered  # needs Jinja

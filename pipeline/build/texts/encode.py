@@ -25,14 +25,14 @@ from recordmill.pipeline.build.texts.chat import ChatEncoder
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.typing.arrays import without
-from recordmill.pipeline.spec.features.feature import Feature
-from recordmill.pipeline.spec.features.pair import Pair
-from recordmill.pipeline.spec.features.text import Text, Texts
-from recordmill.pipeline.spec.features.token_labels import TokenLabels
-from recordmill.transforms.contract.kinds.base import Learned
-from recordmill.transforms.contract.kinds.text import FIELDS, OUTSIDE
-from recordmill.transforms.contract.stored import Ragged, splits_of
-from recordmill.transforms.numpy.tokenizers import Encoded, PairError, PairTokenizer, TextTokenizer, TokenizerError
+from recordmill.transforms.base.description import Learned
+from recordmill.transforms.base.feature import Feature
+from recordmill.transforms.base.stored import Ragged, splits_of
+from recordmill.transforms.texts.pair_spec import Pair
+from recordmill.transforms.texts.text_spec import Text, Texts
+from recordmill.transforms.texts.text_stored import FIELDS, OUTSIDE
+from recordmill.transforms.texts.token_labels_spec import TokenLabels
+from recordmill.transforms.texts.tokenizers import Encoded, PairError, PairTokenizer, TextTokenizer, TokenizerError
 
 MOST_AT_ONCE = 4 << 20  # 4 MiB of texts: `tokenizers` takes up to 290 times as much
 OF_SPAN = {"bio": "B-", "bioes": "S-", "none": ""}  # the beginning of the tag of a span with one token

@@ -30,7 +30,7 @@ from jinja2.visitor import NodeTransformer
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.json_values import MOST_NESTED
 from recordmill.pipeline.safe_text import cut
-from recordmill.transforms.contract.kinds.text import ChatError
+from recordmill.transforms.texts.text_stored import ChatError
 
 Messages = Sequence[Mapping[str, Any]]
 Spans = list[tuple[int, int]]

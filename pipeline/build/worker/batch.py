@@ -25,12 +25,12 @@ from recordmill.pipeline.build.images.transcode import as_jpeg
 from recordmill.pipeline.build.texts.encode import encoded_name, graph_column
 from recordmill.pipeline.build.worker.shard_report import Stored
 from recordmill.pipeline.sources.faults import Fault, Faults, Reject
-from recordmill.pipeline.spec.features.image import ImageSequence
-from recordmill.pipeline.spec.features.mask import OfImage
-from recordmill.transforms.contract.image_header import ImageError
-from recordmill.transforms.contract.image_parts import without_metadata
-from recordmill.transforms.contract.stored import UNENCODED, part_name
-from recordmill.transforms.tensorflow.transform_graph import TransformGraph, transform_graph
+from recordmill.transforms.base.stored import UNENCODED, part_name
+from recordmill.transforms.engines.transform_graph import TransformGraph, transform_graph
+from recordmill.transforms.images.image_header import ImageError
+from recordmill.transforms.images.image_parts import without_metadata
+from recordmill.transforms.images.image_spec import ImageSequence
+from recordmill.transforms.images.mask_spec import OfImage
 
 ImageBytes = bytes | list[bytes]
 """The bytes of a row's image, or of its images."""

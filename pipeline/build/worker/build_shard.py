@@ -43,10 +43,10 @@ from recordmill.pipeline.dataset.tfrecord import ShardWriter, pack
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.parallel import in_order
 from recordmill.pipeline.sources.faults import Fault, Faults, Reject
-from recordmill.transforms.contract.bounds import WINDOWS
-from recordmill.transforms.contract.image_facts import COUNTS
-from recordmill.transforms.contract.kinds.text import WINDOW_PARTS, Window
-from recordmill.transforms.contract.stored import KEY, Ragged, part_name, positions_of, splits_of
+from recordmill.transforms.base.bounds import WINDOWS
+from recordmill.transforms.base.stored import KEY, Ragged, part_name, positions_of, splits_of
+from recordmill.transforms.images.image_facts import COUNTS
+from recordmill.transforms.texts.text_stored import WINDOW_PARTS, Window
 
 ORDER = [("@hash", "ascending"), ("@key", "ascending"), ("@chunk", "ascending"), ("@position", "ascending")]
 IS_MEASURED = "@measured"

@@ -28,12 +28,12 @@ from recordmill.pipeline.dataset.placement import (
     join_key,
     strata_of,
 )
-from recordmill.pipeline.sources.columns import ColumnType
 from recordmill.pipeline.sources.faults import REASONS, Fault, Faults, Reject
 from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.source_reader import Block, Chunk
 from recordmill.pipeline.sources.typing.arrays import interleaved, lengths, without
-from recordmill.transforms.contract.image_header import ImageError
+from recordmill.transforms.base.columns import ColumnType
+from recordmill.transforms.images.image_header import ImageError
 
 ReadImage = Callable[[int, bytes], bytes]
 """Returns the bytes of an image by its source and its reference. Raises OSError or ImageError."""

@@ -34,8 +34,8 @@ from recordmill.pipeline.dataset.placement import hash_keys
 from recordmill.pipeline.sources.faults import Fault, Reject
 from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.source_reader import Chunk
-from recordmill.pipeline.spec.features.image import Image
-from recordmill.transforms.contract.image_header import ImageError, check_header
+from recordmill.transforms.images.image_header import ImageError, check_header
+from recordmill.transforms.images.image_spec import Image
 
 CONTENTS, STRATA = "placement/contents", "placement/strata"  # the folders of the chunks' files
 BUCKETS = "decisions/strata"  # the folder of the buckets of classes and hashes

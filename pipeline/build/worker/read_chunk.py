@@ -25,7 +25,7 @@ from recordmill.pipeline.parallel import in_order
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.pipeline.versions.stores.local import LocalStore
-from recordmill.transforms.contract.bounds import REJECTS
+from recordmill.transforms.base.bounds import REJECTS
 
 OnBlock = Callable[[pa.Table, list[Reject]], Iterator[int]]
 """Looks at a block of keyed rows and its rejects; yields how many rows it has looked at, now and then."""

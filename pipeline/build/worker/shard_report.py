@@ -27,10 +27,10 @@ from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.manifest import Shard
 from recordmill.pipeline.dataset.profile import FeatureProfile
 from recordmill.pipeline.sources.faults import Reject
-from recordmill.pipeline.spec.features.feature import Feature
-from recordmill.transforms.contract.kinds.base import Learned
-from recordmill.transforms.contract.kinds.text import IGNORED
-from recordmill.transforms.contract.kinds.values import SMALLEST, TINY
+from recordmill.transforms.base.description import Learned
+from recordmill.transforms.base.feature import Feature
+from recordmill.transforms.texts.text_stored import IGNORED
+from recordmill.transforms.values.values_stored import SMALLEST, TINY
 
 Ids = npt.NDArray[np.int64]
 Stored = Mapping[str, Any]

@@ -27,7 +27,6 @@ from recordmill.pipeline.dataset.manifest import Location, Manifest, Shard
 from recordmill.pipeline.dataset.paths import ADOPT, read_inner
 from recordmill.pipeline.errors import listed
 from recordmill.pipeline.sources.batches import even_parts, pack, unpack
-from recordmill.pipeline.sources.columns import Columns
 from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.formats.tfrecord import Said, TFRecordReader
@@ -35,6 +34,7 @@ from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.options import Adopted
 from recordmill.pipeline.sources.source_reader import Chunk, FileRange, Plan, at_once
 from recordmill.pipeline.versions.stores.open_store import open_location
+from recordmill.transforms.base.columns import Columns
 
 SPLIT = "split"
 

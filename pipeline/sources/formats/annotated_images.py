@@ -20,7 +20,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.pipeline.sources.batches import batches, cut, even_parts, pack
-from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.faults import Fault, Faults, SourceError
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.formats import annotated_rows
@@ -37,7 +36,8 @@ from recordmill.pipeline.sources.paths import join, note, path_key
 from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, TableReader, TypedRows, images_below
 from recordmill.pipeline.sources.typing.arrays import interleaved
 from recordmill.pipeline.sources.typing.python_values import json_object, typed_objects
-from recordmill.transforms.contract.shapes import ShapeError, box_around, polygons_of
+from recordmill.transforms.base.columns import Column, Columns, ColumnType
+from recordmill.transforms.images.shapes import ShapeError, box_around, polygons_of
 
 IMAGE_ID, LABEL, BOX = "ImageID", "LabelName", ("XMin", "YMin", "XMax", "YMax")
 FLAGS = {

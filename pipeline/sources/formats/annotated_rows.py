@@ -28,9 +28,9 @@ from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.paths import is_image, listed, note
 from recordmill.pipeline.sources.source_reader import unpacked
 from recordmill.pipeline.yaml_document import SpecError, load_yaml
-from recordmill.transforms.contract import bounds
-from recordmill.transforms.contract.bounds import ImageError
-from recordmill.transforms.contract.shapes import ShapeError, box_around, finite
+from recordmill.transforms.base import bounds
+from recordmill.transforms.base.bounds import ImageError
+from recordmill.transforms.images.shapes import ShapeError, box_around, finite
 
 FOLDERS = {"", ".", "images", "jpegimages", "data", "labels", "annotations"}
 """Folders, in small letters, that distinguish images from annotations."""

@@ -21,7 +21,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.pipeline.sources.batches import BLOCK_BYTES
-from recordmill.pipeline.sources.columns import Column, Columns, required
 from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, codec, naming_damage, open_plain
 from recordmill.pipeline.sources.faults import Faults, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
@@ -30,7 +29,8 @@ from recordmill.pipeline.sources.paths import ARRAY, check_names, join
 from recordmill.pipeline.sources.source_reader import ArchiveReader, Chunk, Key, Plan, TypedRows
 from recordmill.pipeline.sources.typing.arrays import arrow_type
 from recordmill.pipeline.sources.typing.values import typed_values
-from recordmill.transforms.contract.kinds.array import HEAD_BYTES, MAGIC, MOST_SIDES, ArrayError, Npy, head, header_of
+from recordmill.transforms.base.arrays import HEAD_BYTES, MAGIC, MOST_SIDES, ArrayError, Npy, head, header_of
+from recordmill.transforms.base.columns import Column, Columns, required
 
 NPZ, NPY = ".npz", ARRAY
 ROW_BYTES = 64  # of memory, that a row takes at least

@@ -22,8 +22,8 @@ from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.formats.annotated_rows import LEAVING, SIDES, AnnotatedRow, Found, ImageList
 from recordmill.pipeline.sources.formats.json_document import JsonDamageError, json_items
 from recordmill.pipeline.sources.paths import join, note
-from recordmill.transforms.contract.bounds import OBJECTS, POINTS, ImageError
-from recordmill.transforms.contract.shapes import box_around, finite, polygons_of, read_runs
+from recordmill.transforms.base.bounds import OBJECTS, POINTS, ImageError
+from recordmill.transforms.images.shapes import box_around, finite, polygons_of, read_runs
 
 DECIMAL = re.compile(r"(?:0|[1-9][0-9]{0,17})")
 IMAGE_FIELDS, BOXES, CAPTIONS = ("id",), ("boxes", "categories", "crowd"), ("captions",)

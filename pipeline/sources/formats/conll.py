@@ -19,7 +19,6 @@ import pyarrow as pa
 from recordmill.pipeline.dataset.placement import content_digest
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import batches
-from recordmill.pipeline.sources.columns import Columns
 from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, EncodedFile, can_start_anywhere, open_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
@@ -30,6 +29,7 @@ from recordmill.pipeline.sources.paths import join
 from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, TableReader, TypedRows
 from recordmill.pipeline.sources.typing.arrays import as_lists, strings
 from recordmill.pipeline.sources.typing.values import typed_values
+from recordmill.transforms.base.columns import Columns
 
 DOCUMENT_START = b"-DOCSTART-"  # the first cell of a line between CoNLL-2003's documents
 NO_WORD = re.compile(rb"\d+[-.]\d+")  # the ids of CoNLL-U's multi-word ranges and empty nodes

@@ -22,7 +22,6 @@ import pyarrow.csv
 
 from recordmill.pipeline.dataset.placement import content_digest
 from recordmill.pipeline.errors import did_you_mean
-from recordmill.pipeline.sources.columns import Columns, ColumnType, required
 from recordmill.pipeline.sources.encoded import BYTE_ORDER_MARK, MAX_LINE_BYTES, Rows, open_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
@@ -32,7 +31,8 @@ from recordmill.pipeline.sources.paths import check_names, is_image, is_utf8, jo
 from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, TableReader, TypedRows
 from recordmill.pipeline.sources.typing.arrays import strings
 from recordmill.pipeline.sources.typing.values import typed_values
-from recordmill.transforms.contract.bounds import CSV_COLUMNS
+from recordmill.transforms.base.bounds import CSV_COLUMNS
+from recordmill.transforms.base.columns import Columns, ColumnType, required
 
 HEADER_BYTES = 64 << 10  # 64 KiB, read at once for a header
 WIDE = 4_096  # columns: Arrow's parser takes 10 kB for each one read

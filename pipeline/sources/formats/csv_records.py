@@ -24,7 +24,7 @@ from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.options import DelimitedOptions
 from recordmill.pipeline.sources.source_reader import Chunk, FileRange
-from recordmill.transforms.contract.bounds import CSV_SIGNS
+from recordmill.transforms.base.bounds import CSV_SIGNS
 
 LINE_BREAKS = b"\r\n"
 LETTER, BLANK = b"a "

@@ -22,7 +22,6 @@ import pyarrow.types as pt
 
 from recordmill.pipeline.dataset.placement import content_digest, join_key
 from recordmill.pipeline.sources.batches import even_parts, pack
-from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.faults import Fault, Faults, Ints, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.images import parse
@@ -31,7 +30,8 @@ from recordmill.pipeline.sources.paths import planning
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceReader, TypedRows, unpacked
 from recordmill.pipeline.sources.typing import arrays
 from recordmill.pipeline.sources.typing.checks import key_part
-from recordmill.transforms.contract.bounds import OBJECTS
+from recordmill.transforms.base.bounds import OBJECTS
+from recordmill.transforms.base.columns import Column, Columns, ColumnType
 
 ROW_BYTES = 2 << 10  # 2 KiB: the cost of an image's row, as in a folder of images
 ID, IS_FILLED = "@id", "@filled"

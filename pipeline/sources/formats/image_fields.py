@@ -34,7 +34,6 @@ import pyarrow.types as pt
 
 from recordmill.pipeline.dataset.placement import join_key
 from recordmill.pipeline.sources.batches import pack
-from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.faults import Fault, Faults, add_faults
 from recordmill.pipeline.sources.files import FileInfo, FileList
 from recordmill.pipeline.sources.images import file_path, to_file
@@ -42,6 +41,7 @@ from recordmill.pipeline.sources.paths import image_test, may_be_image, note, pa
 from recordmill.pipeline.sources.source_reader import Block, Key, TypedRows, WholeFiles
 from recordmill.pipeline.sources.typing.arrays import absent, arrow_type, as_lists, lists_of_one, strings
 from recordmill.pipeline.sources.typing.values import typed_values
+from recordmill.transforms.base.columns import Column, Columns, ColumnType
 
 IMAGE, FILE_NAME, LABEL, SPLIT = "image", "file_name", "label", "split"
 OF_PATH = (IMAGE, FILE_NAME, LABEL, SPLIT)

@@ -26,7 +26,6 @@ import pyarrow as pa
 
 from recordmill.pipeline.sources import source_reader
 from recordmill.pipeline.sources.batches import BLOCK_BYTES, cut, even_parts, pack
-from recordmill.pipeline.sources.columns import Column, Columns, ColumnType, required
 from recordmill.pipeline.sources.faults import Fault, Faults, SourceError
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.formats import image_fields
@@ -43,7 +42,8 @@ from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, SourceRe
 from recordmill.pipeline.sources.typing.arrays import arrow_type, in_groups, python_field, python_names
 from recordmill.pipeline.sources.typing.python_values import json_object, typed_objects
 from recordmill.pipeline.sources.typing.values import typed_values
-from recordmill.transforms.contract.image_header import SUFFIXES
+from recordmill.transforms.base.columns import Column, Columns, ColumnType, required
+from recordmill.transforms.images.image_header import SUFFIXES
 
 TEXT, TEXT_ENDING, OBJECT_ENDING = "text", ".txt", ".json"
 CAPTION_ENDINGS = (TEXT_ENDING, OBJECT_ENDING)

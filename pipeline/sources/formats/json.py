@@ -29,7 +29,6 @@ from recordmill.pipeline.dataset.placement import content_digest
 from recordmill.pipeline.errors import did_you_mean, listed
 from recordmill.pipeline.sources import encoded
 from recordmill.pipeline.sources.batches import batches
-from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.encoded import Lines, codec, is_utf8, naming_damage, open_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults, NoRowError, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
@@ -41,7 +40,8 @@ from recordmill.pipeline.sources.paths import join, note
 from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, TableReader, TypedRows, has_images
 from recordmill.pipeline.sources.typing.arrays import ARROW_TYPES, cuts, python_names
 from recordmill.pipeline.sources.typing.python_values import Repeating, comes_twice
-from recordmill.transforms.contract.bounds import JSON_KEPT, JSON_ROWS
+from recordmill.transforms.base.bounds import JSON_KEPT, JSON_ROWS
+from recordmill.transforms.base.columns import Column, Columns, ColumnType
 
 PEEKED_LINES = 1_000
 PEEKED_BYTES = 1 << 20  # 1 MiB

@@ -15,7 +15,7 @@ from typing import Any
 from recordmill.pipeline.errors import did_you_mean
 from recordmill.pipeline.sources.encoded import Readable
 from recordmill.pipeline.sources.paths import listed
-from recordmill.transforms.contract.bounds import JSON_ITEM
+from recordmill.transforms.base.bounds import JSON_ITEM
 
 READ_BYTES = 1 << 20  # 1 MiB
 MOST_CHARACTERS = 64 << 20  # in one item

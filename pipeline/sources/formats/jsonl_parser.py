@@ -25,13 +25,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
-from recordmill.pipeline.sources.columns import Column, ImageBase
 from recordmill.pipeline.sources.encoded import Lines, Rows
 from recordmill.pipeline.sources.faults import Fault, Faults, SourceError
 from recordmill.pipeline.sources.typing.arrays import absent, arrow_type, flat_values, in_groups, lookup, python_field
 from recordmill.pipeline.sources.typing.python_values import Repeating, comes_twice, load_json, typed_objects
 from recordmill.pipeline.sources.typing.values import typed_values
-from recordmill.transforms.contract.bounds import JSON_SIGNS
+from recordmill.transforms.base.bounds import JSON_SIGNS
+from recordmill.transforms.base.columns import Column, ImageBase
 
 MAX_DEPTH = 200  # less than the limit of each reader, on each Python
 STRING = rb'"(?:[^"\\]|\\.)*+"?'  # an unterminated one extends to the end, to be scanned only once

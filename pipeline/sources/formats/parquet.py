@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from recordmill.pipeline.sources.batches import BLOCK_BYTES
-from recordmill.pipeline.sources.columns import Column, Columns, ColumnType, required
 from recordmill.pipeline.sources.faults import Faults, NoRowError, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.parquet_pages import BUFFER_BYTES, expected, rows_at_once, stated
@@ -28,6 +27,7 @@ from recordmill.pipeline.sources.paths import check_names, join
 from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, TableReader, TypedRows, at_once
 from recordmill.pipeline.sources.typing.arrays import is_list, lookup, plain
 from recordmill.pipeline.sources.typing.values import misfit, typed_values
+from recordmill.transforms.base.columns import Column, Columns, ColumnType, required
 
 ROWS_BYTES = 512 << 20  # 512 MiB: rows converted at once have about `BLOCK_BYTES`, or are one larger row
 CODES = "ClassLabel"  # Hugging Face's name of codes with names

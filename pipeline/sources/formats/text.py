@@ -21,7 +21,6 @@ from recordmill.pipeline.dataset.placement import content_digest
 from recordmill.pipeline.errors import did_you_mean
 from recordmill.pipeline.sources import encoded
 from recordmill.pipeline.sources.batches import batches, cut, even_parts, pack
-from recordmill.pipeline.sources.columns import Columns, required
 from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, PIECE_BYTES, Rows, can_start_anywhere, open_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults, SourceError
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files, is_machine_fault, why_absent
@@ -32,6 +31,7 @@ from recordmill.pipeline.sources.paths import check_names, is_utf8, join, note, 
 from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, TableReader, TypedRows, WholeFiles, at_once
 from recordmill.pipeline.sources.typing.arrays import strings
 from recordmill.pipeline.sources.typing.values import typed_values
+from recordmill.transforms.base.columns import Columns, required
 
 LINES = Dialect(separator="\n", quote=None)
 STRIDE = 1_024  # lines: a billion take 8 MB a file

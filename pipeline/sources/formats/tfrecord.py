@@ -21,7 +21,6 @@ from recordmill.pipeline.dataset.examples import SEVERAL, Example, parse_example
 from recordmill.pipeline.dataset.placement import content_digest
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, compression_of, masked_crc, record_length
 from recordmill.pipeline.sources.batches import batches
-from recordmill.pipeline.sources.columns import Column, Columns
 from recordmill.pipeline.sources.encoded import DamagedDataError, Inflated
 from recordmill.pipeline.sources.faults import Fault, Faults, SourceError, add_faults
 from recordmill.pipeline.sources.files import FileInfo, Files
@@ -30,6 +29,7 @@ from recordmill.pipeline.sources.options import TFRecord
 from recordmill.pipeline.sources.source_reader import ArchiveReader, Chunk, FileRange, Key, Plan, TypedRows, at_once
 from recordmill.pipeline.sources.typing.arrays import arrow_type, as_lists, in_groups
 from recordmill.pipeline.sources.typing.values import typed_values
+from recordmill.transforms.base.columns import Column, Columns
 
 MAX_RECORD_BYTES = 1 << 30  # 1 GiB; a protocol buffer has at most 2
 SKIPPED_BYTES = 1 << 20  # skipped at once

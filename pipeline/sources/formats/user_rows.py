@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from recordmill.pipeline.sources.batches import batches
-from recordmill.pipeline.sources.columns import Columns, required
 from recordmill.pipeline.sources.faults import Fault, Faults, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.globs import escape
@@ -29,6 +28,7 @@ from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, SourceRe
 from recordmill.pipeline.sources.typing.arrays import python_field, python_names
 from recordmill.pipeline.sources.typing.python_values import typed_objects
 from recordmill.pipeline.sources.user_code import blame, in_its_folder, load
+from recordmill.transforms.base.columns import Columns, required
 
 BLOCK_ROWS = 4096
 PEEKED_ROWS = 20

@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.pipeline.sources.batches import batches
-from recordmill.pipeline.sources.columns import Column, Columns, ColumnType, ImageBase
 from recordmill.pipeline.sources.faults import Fault, Faults, NoRowError, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.tar_samples import DamagedTarError, Member, Tar, TarSample, samples
@@ -29,6 +28,7 @@ from recordmill.pipeline.sources.source_reader import ArchiveReader, Chunk, File
 from recordmill.pipeline.sources.typing.arrays import arrow_type, in_groups, lists_of_one, python_field, python_names
 from recordmill.pipeline.sources.typing.python_values import json_object, typed_objects
 from recordmill.pipeline.sources.typing.values import typed_values
+from recordmill.transforms.base.columns import Column, Columns, ColumnType, ImageBase
 
 KEY = "__key__"
 BLOCK_SAMPLES = 4096

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from recordmill.pipeline.sources.columns import ARROW_NAMES, Column
 from recordmill.pipeline.sources.faults import Faults, Ints, Mask, Rows, add_inner
+from recordmill.transforms.base.columns import ARROW_NAMES, Column
 
 ARROW_TYPES = {kind: pa.type_for_alias(name) for kind, name in ARROW_NAMES.items()}
 Group = tuple[Rows, Callable[[Faults], pa.Array]]
@@ -24,7 +24,7 @@ Group = tuple[Rows, Callable[[Faults], pa.Array]]
 def arrow_type(column: Column) -> pa.DataType:
     """Returns a column's Arrow type.
 
-    >>> from recordmill.pipeline.sources.columns import ColumnType
+    >>> from recordmill.transforms.base.columns import ColumnType
     >>> arrow_type(Column(ColumnType.NUMBER, many=True))
     ListType(list<item: double>)
     """

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import Fault, Faults, Ints, Mask, add_faults
 from recordmill.pipeline.sources.images import inline
 from recordmill.pipeline.sources.typing.arrays import absent, encoded, flat_values, is_list, lengths, plain
-from recordmill.transforms.contract.kinds.array import MAGIC, ArrayError, ArrayLayout, head
+from recordmill.transforms.base.arrays import MAGIC, ArrayError, ArrayLayout, head
+from recordmill.transforms.base.columns import Column, ColumnType
 
 OBJECTS = "a list of objects, or its JSON"
 NULL = "the array holds a null"

@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from recordmill.pipeline.dataset.placement import content_digest, join_key
-from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES
 from recordmill.pipeline.sources.faults import Fault, Faults, Mask, add_faults, add_inner
 from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.typing.arrays import absent, as_lists, lengths
-from recordmill.transforms.contract.stored import positions_of
+from recordmill.transforms.base.columns import Column, ColumnType
+from recordmill.transforms.base.stored import positions_of
 
 
 def row_key(keys: pa.Array | None, row: int, columns: Mapping[str, pa.Array], key: Sequence[str]) -> str | None:

@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from recordmill.pipeline.sources.columns import INT64, Column, ColumnType, ImageBase
 from recordmill.pipeline.sources.faults import Fault, Faults, add_inner
 from recordmill.pipeline.sources.typing import arrays
 from recordmill.pipeline.sources.typing.blobs import python_blobs
 from recordmill.pipeline.sources.typing.checks import IN_LIST
 from recordmill.pipeline.sources.typing.values import OBJECT, typed_values, wrong_type
+from recordmill.transforms.base.columns import INT64, Column, ColumnType, ImageBase
 
 BIG, BEYOND = pa.decimal256(76, 0), 10**76  # the type of integers beyond 64 bits, and the least integer beyond it
 STRUCT = pa.struct({"bytes": pa.binary(), "path": pa.string()})

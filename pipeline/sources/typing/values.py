@@ -36,12 +36,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from recordmill.pipeline.sources.columns import INT64, Column, ColumnType, ImageBase
 from recordmill.pipeline.sources.faults import Fault, Faults, Ints, Mask, add_faults, add_inner
 from recordmill.pipeline.sources.images import inline, inlined, references
 from recordmill.pipeline.sources.typing import arrays
 from recordmill.pipeline.sources.typing.blobs import OBJECTS, arrow_blobs
 from recordmill.pipeline.sources.typing.checks import ABSENT, IN_LIST
+from recordmill.transforms.base.columns import INT64, Column, ColumnType, ImageBase
 
 DECIMAL_COMMA = r"^\s*[+-]?\d+,\d+\s*$"
 NO_NUMBER = ("", "?", "NA", "N/A", "n/a", "#N/A", "nan", "NaN", "null", "NULL", "None")

@@ -1,0 +1,1 @@
+"""Descriptions, options, columns and stored parts: shared by every kind."""

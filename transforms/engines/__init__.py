@@ -1,0 +1,1 @@
+"""The two engines from stored to model-ready, and the graph from raw to stored."""

@@ -1,0 +1,1 @@
+"""Images and what lies on them: masks, boxes, key points."""

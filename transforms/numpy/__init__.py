@@ -1,1 +1,0 @@
-"""Stored to model-ready without TensorFlow."""

@@ -1,1 +1,0 @@
-"""The TensorFlow graphs: one file a kind."""

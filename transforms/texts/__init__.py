@@ -1,0 +1,1 @@
+"""Texts as ids: plain, paired, chats, and labels of their tokens."""

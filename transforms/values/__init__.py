@@ -1,0 +1,1 @@
+"""Values: categories, numbers, arrays, raw columns."""
