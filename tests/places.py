@@ -113,8 +113,8 @@ WRITERS = {
         "LocalStore.reveal LocalStore.stage LocalStore.write LocalStore.write_if _delete _remove_empty _replace "
         "_restrict _try"
     ),
-    "transforms/numpy/buffers": "new_file",
-    "transforms/tensorflow/transform_graph": "export_serving",
+    "transforms/base/buffers": "new_file",
+    "transforms/engines/transform_graph": "export_serving",
 }
 """The functions that write, by module."""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 NEWEST = "array"
-KIND = r"\bArrayDescription\b|kind: array\b|(?<!sources/)\barrays\.md\b|\bfeatures\.values import Array\b"
+KIND = r"\bArrayDescription\b|kind: array\b|(?<!sources/)\barrays\.md\b|\bvalues_spec import Array\b"
 OF_COLUMNS = r"\b(column|known|self|wanted)\.array\b(?!\()|\bname: str, layout: ArrayLayout\b"
 COLUMN_TYPE = rf"\bColumnType\.ARRAY\b|\bARRAY = .array\b|{OF_COLUMNS}"
 

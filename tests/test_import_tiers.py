@@ -31,18 +31,25 @@ def modules(*rooms: str, but: tuple[str, ...] = ()) -> list[str]:
     return [name for name in inside if not name.startswith(tuple(f"recordmill.{room}" for room in but))]
 
 
+def ending(*ends: str) -> tuple[str, ...]:
+    """The modules of the kinds' rooms whose names end so."""
+    return tuple(name.removeprefix("recordmill.") for name in modules("transforms") if name.endswith(ends))
+
+
+SPECS = ending("_spec", "base.feature")
+GRAPHS_OF_KINDS = ending("_graph", "base.graph", "tensorflow_features")
 READING = modules(
     "pipeline.parallel", "pipeline.errors", "pipeline.safe_text", "pipeline.json_values",
     "pipeline.dataset", "pipeline.versions", "pipeline.reader",
     "pipeline.verify", "pipeline.rows", "pipeline.inspection", "pipeline.facts", "pipeline.adopt",
-    "transforms.contract", "transforms.numpy",
-    but=("pipeline.reader.tf_data", "pipeline.reader.keras_input", "pipeline.reader.torch_data", "pipeline.facts.page",
+    "transforms",
+    but=(*SPECS, *GRAPHS_OF_KINDS, "pipeline.reader.tf_data", "pipeline.reader.keras_input", "pipeline.reader.torch_data", "pipeline.facts.page",
          "pipeline.facts.contents", "pipeline.dataset.arrow_tables",
          "pipeline.verify.parity"),
 )  # fmt: skip
-LIGHT = modules("pipeline.facts", "pipeline.sources", "pipeline.spec", "pipeline.init", "pipeline.forecast",
+LIGHT = modules(*SPECS, "pipeline.facts", "pipeline.sources", "pipeline.spec", "pipeline.init", "pipeline.forecast",
     "pipeline.export", "pipeline.cli", but=("pipeline.forecast.rehearsal",))  # fmt: skip
-GRAPHS = modules("transforms.tensorflow", "pipeline.reader.tf_data", "pipeline.reader.keras_input",
+GRAPHS = modules(*GRAPHS_OF_KINDS, "pipeline.reader.tf_data", "pipeline.reader.keras_input",
     but=("transforms.engines.transform_graph",))  # fmt: skip
 TRANSFORM = modules("transforms.engines.transform_graph")
 JOB = modules("pipeline.build", "pipeline.forecast", but=("pipeline.build.beam", "pipeline.build.make_version"))

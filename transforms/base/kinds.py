@@ -11,11 +11,13 @@ DESCRIPTIONS: Mapping[str, str] = {
     "image": "images.image_stored.ImageDescription", "image_sequence": "images.image_stored.ImageSequenceDescription",
     "mask": "images.image_stored.MaskDescription", "masks": "images.image_stored.MasksDescription",
     "boxes": "images.places_stored.BoxesDescription", "keypoints": "images.places_stored.KeypointsDescription",
-    "text": "texts.text_stored.TextDescription", "texts": "texts.text_stored.TextsDescription", "pair": "texts.text_stored.PairDescription",
-    "chat": "texts.text_stored.ChatDescription", "token_labels": "texts.text_stored.TokenLabelsDescription",
+    "text": "texts.text_stored.TextDescription", "texts": "texts.text_stored.TextsDescription",
+    "pair": "texts.text_stored.PairDescription", "chat": "texts.text_stored.ChatDescription",
+    "token_labels": "texts.text_stored.TokenLabelsDescription",
     "category": "values.values_stored.CategoryDescription", "categories": "values.values_stored.CategoriesDescription",
     "number": "values.values_stored.NumberDescription", "numbers": "values.values_stored.NumbersDescription",
-    "array": "base.arrays.ArrayDescription", "raw": "values.values_stored.RawDescription", "own": "values.values_stored.OwnDescription",
+    "array": "base.arrays.ArrayDescription", "raw": "values.values_stored.RawDescription",
+    "own": "values.values_stored.OwnDescription",
 }  # fmt: skip
 """The classes of kinds, loaded when a dataset has one."""
 
