@@ -43,8 +43,8 @@ READING = modules(
     "pipeline.dataset", "pipeline.versions", "pipeline.reader",
     "pipeline.verify", "pipeline.rows", "pipeline.inspection", "pipeline.facts", "pipeline.adopt",
     "transforms",
-    but=(*SPECS, *GRAPHS_OF_KINDS, "pipeline.reader.tf_data", "pipeline.reader.keras_input", "pipeline.reader.torch_data", "pipeline.facts.page",
-         "pipeline.facts.contents", "pipeline.dataset.arrow_tables",
+    but=(*SPECS, *GRAPHS_OF_KINDS, "pipeline.reader.tf_data", "pipeline.reader.keras_input",
+         "pipeline.reader.torch_data", "pipeline.facts.page", "pipeline.facts.contents", "pipeline.dataset.arrow_tables",
          "pipeline.verify.parity"),
 )  # fmt: skip
 LIGHT = modules(*SPECS, "pipeline.facts", "pipeline.sources", "pipeline.spec", "pipeline.init", "pipeline.forecast",

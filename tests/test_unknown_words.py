@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from recordmill.pipeline.compare.versions import ComparedVersion, unknown_words
+from recordmill.pipeline.compare.versions import ComparedVersion
+from recordmill.pipeline.compare.words import unknown_words
 from recordmill.pipeline.dataset.arrow_tables import WORDS
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import DatasetError

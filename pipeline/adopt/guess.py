@@ -282,7 +282,7 @@ class Guesser:
         return self.add(our, {"kind": "raw", "column": name, "many": many, "length": length})
 
     def _words(self, name: str, held: Held, said: Said | None) -> list[str] | None:
-        """Returns the names of a label's ids, numbers for those without; None if it is no label."""
+        """Returns the names of a label's ids, numbers for those without; None for other features."""
         facts, last = held.facts, name.rpartition("/")[2].lower()
         if held.kind != INTS or held.default or facts.low is None or facts.high is None:
             return None

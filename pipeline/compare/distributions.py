@@ -46,7 +46,7 @@ def value_figures(name: str, split: str, before: ComparedVersion, after: Compare
             yield from rise("missing", subject, missing, (old.rows, new.rows), feature=name, span=span)
             learned = None
             with suppress(ImportError):  # `diff` may run without Arrow
-                from recordmill.pipeline.compare.versions import unknown_words
+                from recordmill.pipeline.compare.words import unknown_words
 
                 learned = unknown_words(name, before, after, span) if split == "train" else None
             ids = learned or ([old.unknown, new.unknown], [old.tokens, new.tokens])
