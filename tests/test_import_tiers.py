@@ -44,8 +44,8 @@ READING = modules(
     "pipeline.verify", "pipeline.rows", "pipeline.inspection", "pipeline.facts", "pipeline.adopt",
     "transforms",
     but=(*SPECS, *GRAPHS_OF_KINDS, "pipeline.reader.tf_data", "pipeline.reader.keras_input",
-         "pipeline.reader.torch_data", "pipeline.facts.page", "pipeline.facts.contents", "pipeline.dataset.arrow_tables",
-         "pipeline.verify.parity"),
+         "pipeline.reader.torch_data", "pipeline.facts.page", "pipeline.facts.contents",
+         "pipeline.dataset.arrow_tables", "pipeline.verify.parity"),
 )  # fmt: skip
 LIGHT = modules(*SPECS, "pipeline.facts", "pipeline.sources", "pipeline.spec", "pipeline.init", "pipeline.forecast",
     "pipeline.export", "pipeline.cli", but=("pipeline.forecast.rehearsal",))  # fmt: skip
