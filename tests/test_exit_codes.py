@@ -16,7 +16,7 @@ from recordmill.pipeline.build.runners.flink_job import NoFlinkAnswerError
 from recordmill.pipeline.build.runners.job import JobFailedError
 from recordmill.pipeline.errors import ExitCode, UserError, code_of
 from tests.test_import_tiers import ROOT
-from tests.test_quick_answers import ROWS, SPEC, build
+from tests.test_quick_answers import COMMAND, ROWS, SPEC, build
 
 RAISED = """
 from recordmill.pipeline.build import build
@@ -52,7 +52,7 @@ def folder(tmp_path: Path) -> Path:
 )
 def test_an_error_ends_the_command_with_its_code(folder: Path, error: str, code: int) -> None:
     module, _, name = error.rpartition(".")
-    status, printed = build(folder, before=RAISED.format(module=module, name=name))
+    status, printed = build(folder, RAISED.format(module=module, name=name) + COMMAND)
     assert (status, "recordmill: " in printed) == (code, True), printed
 
 
