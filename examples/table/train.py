@@ -31,7 +31,7 @@ def build_model(dataset: Dataset) -> keras.Model:
     parts = [layers.Embedding(sizes[name], 4)(ids[name]) for name in ids]
     hidden = layers.Dense(32, activation="relu")(layers.Concatenate()([*numbers.values(), *parts]))
     model = keras.Model({**numbers, **ids}, layers.Dense(1, activation="sigmoid")(hidden))
-    model.compile(keras.optimizers.Adam(1e-2), "binary_crossentropy", metrics=["accuracy"])
+    model.compile(keras.optimizers.Adam(3e-3), "binary_crossentropy", metrics=["accuracy"])
     return model
 
 
@@ -44,15 +44,15 @@ def main() -> None:
     model = build_model(dataset)
     train = dataset.training_input("train", batch_size=64, seed=1)
     validation = dataset.evaluation_input("validation", batch_size=64)
-    model.fit(train.as_tf_data(), validation_data=validation.as_tf_data(), epochs=8, shuffle=False, verbose=2)
+    model.fit(train.as_tf_data(), validation_data=validation.as_tf_data(), epochs=16, shuffle=False, verbose=2)
 
     test = dataset.evaluation_input("test", batch_size=64)
     left = np.concatenate([label for _, label in test.as_numpy()])
     found = model.predict(test.as_tf_data(), verbose=0)[:, 0] > 0.5
     accuracy, always = float((found == left).mean()), float(max(left.mean(), 1 - left.mean()))
     print(f"Right on the test split: {accuracy:.2f}; one answer for all: {always:.2f}")
-    if accuracy < always + 0.1:
-        sys.exit(f"train.py: the model did not learn: {accuracy:.2f} is not above {always:.2f} + 0.1")
+    if accuracy < always + 0.2:
+        sys.exit(f"train.py: the model did not learn: {accuracy:.2f} is not above {always:.2f} + 0.2")
 
 
 if __name__ == "__main__":
