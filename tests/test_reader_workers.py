@@ -23,7 +23,8 @@ import pytest
 
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.reader import workers as worker_module
-from recordmill.pipeline.reader.workers import Maker, default_workers, in_processes, pickled_task
+from recordmill.pipeline.reader.worker_process import Maker
+from recordmill.pipeline.reader.workers import default_workers, in_processes, pickled_task
 from recordmill.transforms.base.buffers import SharedMemory, new_file
 from recordmill.transforms.base.stored import ArraySpec, Ragged, arrays_of
 from tests.constants import constants

@@ -16,16 +16,14 @@ import pickle
 import signal
 import subprocess
 import sys
-import traceback
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
-from itertools import count, cycle
+from itertools import cycle
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -33,7 +31,8 @@ from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.parallel import cores, free_bytes, in_order, waiting_pair
 from recordmill.pipeline.reader.batches import BatchSource
 from recordmill.pipeline.reader.metrics import Counters
-from recordmill.transforms.base.buffers import SMALL, BatchMemory, SharedMemory, new_file
+from recordmill.pipeline.reader.worker_process import Answer
+from recordmill.transforms.base.buffers import SharedMemory, new_file
 from recordmill.transforms.base.stored import ArraySpec, arrays_of
 
 LOG = logging.getLogger("recordmill")
@@ -49,13 +48,12 @@ COMMAND = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
 pipe, file, *sys.path = sys.argv[1:]
-from recordmill.pipeline.reader.workers import main
+from recordmill.pipeline.reader.worker_process import main
 main(int(pipe), int(file))
 """
 _ADVICE = "put it into an importable module, or read with threads alone, workers=0"
 _MEMORY = "out of memory? take fewer workers, or a smaller batch_size"
 _DEATHS: dict[int, str] = {signal.SIGKILL: _MEMORY, signal.SIGBUS: _MEMORY}
-Piece: TypeAlias = tuple[int, int, int]  # an array of a batch in the shared memory: its number, offset and size
 
 
 def in_processes(
@@ -258,90 +256,3 @@ class _Worker:
             return DatasetError(f"worker process {self._number} ended with status {status}; its output is above")
         died = f"worker process {self._number} died of signal {-status} ({signal.strsignal(-status)})"
         return DatasetError(f"{died}: {_DEATHS.get(-status, 'workers=0 reads without processes')}")
-
-
-class _BatchPickler(pickle.Pickler):
-    def reducer_override(self, value: Any) -> Any:
-        # NumPy copies arrays of other packages' types, such as bfloat16, into the stream.
-        if isinstance(value, np.ndarray) and value.dtype.isbuiltin == 2:
-            return np.ndarray.view, (value.view(f"u{value.itemsize}"), value.dtype)
-        return NotImplemented
-
-
-class Answer(NamedTuple):
-    """A batch, or an exception, in the pipe."""
-
-    pickled: bytes
-    pieces: list[Piece]
-    failed: bool
-    counters: dict[str, float]  # the worker's counts since its last answer; see `Counters`
-
-
-class Maker:
-    """Makes answers to requests."""
-
-    def __init__(self, task: bytes, memory: SharedMemory) -> None:
-        self._task = task
-        self._batches: Any = None
-        with suppress(Exception):  # the first answer raises it
-            self._batches = pickle.loads(task)  # noqa: S301 - the parent's
-        self._memory = memory
-        self._copies = BatchMemory()
-        self._held: dict[int, Any] = {}
-        self._numbers = count()
-
-    def answer(self, step: int, dropped: list[int]) -> Answer:
-        """Makes the batch of a step; an exception is also an answer."""
-        for number in dropped:
-            del self._held[number]
-        pieces: list[Piece] = []
-        failed = False
-        try:
-            if self._batches is None:
-                self._batches = pickle.loads(self._task)  # noqa: S301 - the parent's
-            stream, outside = io.BytesIO(), partial(self._left_outside, pieces=pieces)
-            _BatchPickler(stream, protocol=5, buffer_callback=outside).dump(self._batches(step))
-            pickled = stream.getvalue()
-        except Exception as error:
-            note, failed = "In a worker process:\n" + "".join(traceback.format_exception(error)), True
-            try:
-                pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
-            except Exception:  # the parent could not unpickle it: its message alone
-                error = RuntimeError(f"{type(error).__name__}: {error}")
-            if not isinstance(error, DatasetError):  # its message is enough
-                error.add_note(note)
-            pickled, pieces = pickle.dumps(error), []
-        return Answer(pickled, pieces, failed, getattr(self._batches, "counters", Counters()).take())
-
-    def _left_outside(self, buffer: pickle.PickleBuffer, pieces: list[Piece]) -> bool:
-        """Keeps a large array out of the stream; returns True to pickle a buffer with the rest."""
-        raw = buffer.raw()
-        if raw.nbytes < SMALL:
-            return True
-        array = np.frombuffer(raw, np.uint8)
-        offset = self._memory.offset(array)
-        if offset is None:
-            copy = self._copies.empty(array.shape, array.dtype)
-            copy[:] = array
-            array = copy
-            offset = self._memory.offset(array)
-        if offset is None:
-            return True
-        number = next(self._numbers)
-        self._held[number] = array
-        pieces.append((number, offset, len(array)))
-        return False
-
-
-def main(pipe: int, file: int) -> None:
-    """Answers requests until the parent ends or closes the pipe; the first message is the task."""
-    memory = SharedMemory(file)
-    BatchMemory.new_map = memory.take
-    with Connection(pipe) as parent:
-        try:
-            maker = Maker(parent.recv_bytes(), memory)
-            parent.send_bytes(b"ready")
-            while True:
-                parent.send(maker.answer(*parent.recv()))
-        except (EOFError, ConnectionError):
-            return
