@@ -196,7 +196,7 @@ def _keys_across(duplicates: Counts) -> str:
 
 
 def loss_warnings(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Yields feature and line for each loss of images (`contract.image_facts`)."""
+    """Yields feature and line for each loss of images (`transforms.images.image_facts`)."""
     for name in manifest.features:
         counts = manifest.statistics.get(name, {}).get("losses", {})
         yield from ((name, f"{name}: {line}") for line in loss_lines(counts))

@@ -20,7 +20,7 @@ class ColumnType(StrEnum):
     NUMBER = "number"  # a finite number, delivered as Arrow `float64`
     INTEGER = "integer"  # a 64-bit signed whole number, delivered as Arrow `int64`
     IMAGE = "image"  # a place or bytes, delivered as Arrow `binary`: a reference of `sources.images`
-    ARRAY = "array"  # numbers of a fixed layout, delivered as Arrow `binary`: bytes as in `kinds.array`
+    ARRAY = "array"  # numbers of a fixed layout, delivered as Arrow `binary`: bytes as in `base.arrays`
     OBJECTS = "list of objects"  # a list of objects, such as messages, delivered as Arrow `string`: JSON without nulls
 
 
@@ -52,7 +52,7 @@ class Column:
     array: ArrayLayout | None = None  # the layout of an ARRAY, or of an IMAGE given as numbers
     presence: bool = False
     """Whether only the presence of an IMAGE matters: a source may give any reference instead of reading the bytes."""
-    keys: tuple[str, ...] = field(default=(), compare=False)  # those that are read of OBJECTS; (): all
+    keys: tuple[str, ...] = field(default=(), compare=False)  # the keys to read of OBJECTS; (): all
 
     @property
     def is_list(self) -> bool:

@@ -113,7 +113,7 @@ class Learned:
     special: SpecialIds | None = None  # the model's
     separator_id: int | None = None  # ends the first text of a pair
     types: tuple[tuple[int, ...], ...] = ((), (0,), (0,), (1,), (1,))
-    """The types of a pair's ids before, of a first text's id, of those between, of a second text's id, of those
+    """The types of a pair's ids: of those before, of the first text's, of those between, of the second text's, of those
     after."""
     template: str | None = None  # a chat's, Jinja
     tokens: Mapping[str, str] = field(default_factory=dict)  # of the chat's config, such as `bos_token`

@@ -47,7 +47,7 @@ class Prepared:
     values: Callable[[], tf.Tensor] | None = None
     """Returns the float32 values for statistics, from the rows to learn from."""
     geometry: Callable[[], tf.Tensor] | None = None
-    """Returns unscaled image sizes, to move boxes with their images (`contract.image_rules`)."""
+    """Returns unscaled image sizes, to move boxes with their images (`images.image_rules`)."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The kinds of features, a module for those alike: what the build and both engines of the reader agree on."""
+"""The kinds of features by name, and their descriptions as a manifest has them."""
 
 from collections.abc import Mapping
 from importlib import import_module

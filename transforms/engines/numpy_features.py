@@ -1,6 +1,6 @@
 """Stored values to model-ready NumPy arrays, bit for bit as `transforms.engines.tensorflow_features`.
 
-Images scaled by the reader may differ by one level (`images`). `KINDS` lists a function for each kind.
+Images scaled by the reader may differ by one level (`images.image_read`). `KINDS` lists a function for each kind.
 
 >>> from recordmill.transforms.values.values_stored import NumberDescription
 >>> price = NumberDescription(stored="float32", normalize="none")

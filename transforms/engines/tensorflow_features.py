@@ -141,7 +141,7 @@ def prepare_array(options: "Array", column: tf.Tensor, context: Context) -> Prep
 
 
 def array_features(description: ArrayDescription, stored: Parts) -> Parts:
-    """Returns arrays, shape [rows, *shape]; a varying first side is padded with 0 (`kind.padded`)."""
+    """Returns arrays, shape [rows, *shape]; a varying first side is padded with 0 (`padded`)."""
     layout, data = description.layout, stored[""]
     if not layout.is_ragged:
         numbers = tf.io.decode_raw(data, layout.dtype)
@@ -169,6 +169,6 @@ KINDS: Mapping[str, Kind] = {
     "numbers": Kind(each(prepare_numbers), lambda description, stored: padded(description, stored[""])),
     "array": Kind(prepare_array, array_features),
     "raw": Kind(prepare_raw, lambda each, stored: stored if each.length is None else padded(each, stored[""])),
-    "own": Kind(prepare_raw, own_features),  # the user's function stores them
+    "own": Kind(prepare_raw, own_features),  # the user's function makes what is stored
 }
 """The graphs of kinds by name."""

@@ -5,7 +5,7 @@
 `tft.TFTransformOutput(export).transform_features_layer()` gives the same graph as a Keras layer, but saving that layer
 in a SavedModel takes twice as long.
 
-`export_serving` composes it with `tensorflow.features`: raw columns to model-ready tensors. The SavedModel needs only
+`export_serving` composes it with `tensorflow_features`: raw columns to model-ready tensors. The SavedModel needs only
 TensorFlow (and tensorflow-text if the spec uses its operations). Its signature `serving_default` takes every feature
 but the label, `with_label` takes all; inputs are named by feature: string (image bytes, text, names), float32 or int64,
 shape [rows]. A list feature takes the concatenated values of all rows, and the number of each row's values as

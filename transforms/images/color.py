@@ -19,7 +19,7 @@ FLAGS = ImageCms.Flags.BLACKPOINTCOMPENSATION
 
 
 def to_srgb(profile: bytes, mode: str) -> Callable[[Image.Image], Image.Image] | None:
-    """Returns a function that applies a profile (`contract.color_profile`); None if it cannot be applied.
+    """Returns a function that applies a profile (`color_profile`); None if it cannot be applied.
 
     `mode` is Pillow's of the file's pixels. The function takes grey, RGB, RGBA or CMYK of 8 bits, and returns RGB, or
     grey for a grey profile, keeping alpha.

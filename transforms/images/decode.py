@@ -71,7 +71,7 @@ def decode(data: Data, channels: int, out: Array | None = None, most: int = MOST
 
 
 def decode_planes(data: Data, pixel: str, channels: int, most: int = MOST_PIXELS) -> Array:
-    """Decodes a deep image's PNG (`kinds.image.planes_of`): [height, width, channels] of the type `pixel`.
+    """Decodes a deep image's PNG (`image_stored.planes_of`): [height, width, channels] of the type `pixel`.
 
     Raises: DecodeError: as `decode`, or it is no PNG of so many planes.
     """
@@ -197,7 +197,7 @@ def _jpeg_header(data: Data) -> tuple[int, int, bool]:
 
 
 def _reduction(sides: tuple[int, int], options: PixelOptions) -> int:
-    """Returns the divisor of an upright JPEG's size for decoding (as `tensorflow.image_decode`)."""
+    """Returns the divisor of an upright JPEG's size for decoding (as `decode_graph`)."""
     if options.reduced_from is None or max(sides) < options.reduced_from:
         return 1
     goal = placed(sides, options)

@@ -6,13 +6,13 @@ the low 8. Still WebP, and 24-bit BMP. Alpha is laid on the background, `(colour
 `read_header` reports as not `in_graph` are errors, never wrong pixels.
 
 A deep image, of more than 8 bits or other than 1 or 3 channels, is a grey PNG of its planes, one below the other
-(`contract.kinds.image.planes_of`), as the worker makes of any file (`pipeline.build.images.deep_files`). No step rounds
+(`image_stored.planes_of`), as the worker makes of any file (`pipeline.build.images.deep_files`). No step rounds
 or cuts a number but `resize`.
 
 A photo to be averaged down to half its sides or less is decoded at 1/2, 1/4 or 1/8 of its size (libjpeg's scaled DCT),
 if that divides all of its pixels evenly.
 
-`contract.image_rules` computes an image's place; `resize` cuts and scales it, and lays it on the background. Every
+`image_rules` computes an image's place; `resize` cuts and scales it, and lays it on the background. Every
 method rounds weighted sums to the nearest integer, half to even, clipped to the type's; float32 is not rounded.
 
 >>> image = tf.constant([[[1.5, -2.0]]])

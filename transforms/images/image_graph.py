@@ -1,7 +1,7 @@
 """The graph of images: decoded, upright, resized, stored; then decoded again and normalized.
 
-Every step computes in integers or rounds exactly, so an image gives the same bytes in any batch. `image_properties`
-reads headers, `image_decode` gives pixels; `contract.image_header` checks files before the graph.
+Every step computes in integers or rounds exactly, so an image gives the same bytes in any batch. `properties_graph`
+reads headers, `decode_graph` gives pixels; `image_header` checks files before the graph.
 
     check_header(data, max_pixels=64_000_000)
     pixels = resize(decode(tf.constant(data), options), options)
@@ -160,7 +160,7 @@ def features(description: ImageDescription, stored: Parts) -> Parts:
 def sequence_features(description: ImageSequenceDescription, stored: Parts) -> Parts:
     """Decodes and normalizes the images of the part "", strings, ragged [rows, None], and pads with zeros.
 
-    Returns uint8 or float32, shape [rows, images, height, width, channels], and the part `length`, as in `kind.padded`;
+    Returns uint8 or float32, shape [rows, images, height, width, channels], and the part `length`, as `padded` does;
     masks have no channels. Raises: tf.errors.InvalidArgumentError: the bytes are not what was stored.
     """
     encoded = stored[""]

@@ -1,6 +1,6 @@
 """Stored images to a batch of pixels without TensorFlow: decoded, augmented and normalized into the batch's memory.
 
-Bit for bit as `tensorflow.image`, except that originals scaled by the reader and scaling augmentations differ by at
+Bit for bit as `image_graph`, except that originals scaled by the reader and scaling augmentations differ by at
 most one level (`pixels`, `augment.movements`).
 
 >>> reader = ImageReader("image", description, "uint8")  # doctest: +SKIP

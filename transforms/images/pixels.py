@@ -1,4 +1,4 @@
-"""Decoded pixels resized and normalized without TensorFlow, as `tensorflow.image_decode` and `image` do.
+"""Decoded pixels resized and normalized without TensorFlow, as `decode_graph` and `image_graph` do.
 
 Scaled pixels are weighted sums, rounded half to even. `nearest` equals TensorFlow; other methods differ by at most one
 level, because they sum in another order.
@@ -6,7 +6,7 @@ level, because they sum in another order.
 >>> resize(np.zeros((32, 16, 3), np.uint8), PixelOptions(size=(64, 64))).shape
 (64, 64, 3)
 
-Normalized pixels are uint8, or `(pixel - offset) * scale` in float32 or bfloat16, with the bits of `tensorflow.image`:
+Normalized pixels are uint8, or `(pixel - offset) * scale` in float32 or bfloat16, with the bits of `image_graph`:
 float32 in every step; bfloat16 is the float32 result rounded to even.
 
 >>> halved = Pixels(stored="bytes", encoding="png", shape=(1, 2, 1), dtype="float32", offset=(0.0,), scale=(0.5,))

@@ -50,7 +50,7 @@ def moved_boxes(options: "Boxes", image: PixelOptions, boxes: tf.Tensor, sources
     """Moves boxes as their images are cut, scaled and laid on the background.
 
     `boxes` are of any float type, [boxes, 4], as `order`, `unit` and `oriented` define them; `sources` are the height,
-    width and orientation of each box's image, int64 [boxes, 3] (`image.geometry`). Returns float32 [boxes, 4]:
+    width and orientation of each box's image, int64 [boxes, 3] (`image_graph.geometry`). Returns float32 [boxes, 4]:
     `y_min, x_min, y_max, x_max`, 0..1, relative to the stored image.
     """
     boxes, (sides, turn) = tf.cast(boxes, tf.float64), (sources[:, :2], sources[:, 2])
@@ -91,7 +91,7 @@ def _upright_points(options: "Places", points: tf.Tensor, sides: tf.Tensor, turn
         points = points * tf.cast(upright(sides, turn, tf) if in_file else sides, tf.float64)
     if not in_file:
         return points
-    # Points turn as in `image_decode.orient`.
+    # Points turn as in `decode_graph.orient`.
     points = upright(points, turn, tf)
     return tf.where(tf.stack(mirrored(turn), 1), tf.cast(sides, tf.float64) - points, points)
 

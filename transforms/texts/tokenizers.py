@@ -62,7 +62,7 @@ class Library:
     pieces: Mapping[int, str]  # by id; numbers without a piece are left out
     special: SpecialIds
     around: tuple[Ids, ...]  # the ids that the file puts before and after each text, of two as one also between them
-    joins: str  # the way from pieces to a text (`kinds.text.JOINED`)
+    joins: str  # the way from pieces to a text (`text_stored.JOINED`)
     offsets: Callable[[Sequence[Text]], list[Any]] | None = None
     """Returns the encodings of the package `tokenizers`, with places of tokens in their texts."""
     words: Callable[[str], list[tuple[str, tuple[int, int]]]] | None = None
@@ -154,7 +154,7 @@ class TextTokenizer:
 
     @property
     def joins(self) -> str:
-        """The way from pieces to a text (`kinds.text.JOINED`)."""
+        """The way from pieces to a text (`text_stored.JOINED`)."""
         return self._library.joins
 
     def encode(self, text: Text) -> Ids:

@@ -148,7 +148,7 @@ def _hashed(names: tf.Tensor, buckets: int) -> tf.Tensor:
 
 
 def list_features(description: CategoriesDescription, stored: Parts) -> Parts:
-    """Returns padded ids and the part `length` (`kind.padded`), or float32 1s and 0s for `multi_hot`."""
+    """Returns padded ids and the part `length` (`padded`), or float32 1s and 0s for `multi_hot`."""
     rows = stored[""]
     if description.read != "multi_hot":
         return padded(description, rows, tf.constant(description.padding_id, tf.int64))

@@ -193,7 +193,7 @@ class BuildImageReader(ImageFiles):
         needs = MASK_BYTES * frame.height * frame.width
         if options.is_reference:
             file, data = self.whole_file(source, data), self.read(source, data, options.max_bytes)
-            if self.isolation is not None and not data.startswith(MAGIC):  # once where its decoder may crash
+            if self.isolation is not None and not data.startswith(MAGIC):  # first where a decoder may crash
                 try:
                     self.isolation.decodable(data, {"max_pixels": options.max_pixels, "color": "ignore"})
                 except UndecodableError:

@@ -70,8 +70,8 @@ def decodable(data: bytes, options: Mapping[str, Any]) -> bytes:
         data: the file.
         options: an image's `max_pixels` and `color`, by default `srgb`. `compress: False` makes a larger PNG in a tenth
             of the time. `pixel`, `channels` and `bands` of deep images, by default uint8, 3 and None, as in
-            `contract.kinds.image`; their colours are not converted. `pages: "all"` gives a file's pages or frames, at
-            most `max_length`, as joined files, for `pages_of`.
+            `PixelOptions`; their colours are not converted. `pages: "all"` gives a file's pages or frames, at most
+            `max_length`, as joined files, for `pages_of`.
 
     Raises:
         ImageError: `unsupported_format`, `too_many_pixels`, `too_slow`, `too_large`: its colour profile, or its pages;

@@ -1,4 +1,4 @@
-"""Columns of blobs: ARRAY values become bytes as in `kinds.array`, OBJECTS values JSON without nulls.
+"""Columns of blobs: ARRAY values become bytes as in `transforms.base.arrays`, OBJECTS values JSON without nulls.
 
 An array may be nested or flat lists, JSON, NumPy's, or a `.npy` file's bytes. Fields of objects keep their order. A
 list may stand for an object's fields; kinds refuse it otherwise.
