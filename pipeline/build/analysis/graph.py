@@ -72,7 +72,9 @@ def complete(planned: PlannedBuild, models: Mapping[str, bytes] | None = None) -
             known = with_template(text, partial(_read, planned)) if isinstance(text, Chat) else learned[name]
             data = trained[owner] if given.model is None else _read(planned, given.model)
             model = read_model(data, given, given.model or owner, padding=known.padding)
-            learned[name] = replace(known, model=model.data, special=model.special, **model.of_pairs)
+            learned[name] = replace(
+                known, model=model.data, special=model.special, separator_id=model.separator_id, types=model.types
+            )
         elif isinstance(text, Tokenized) and isinstance(text.vocabulary, str):
             try:
                 learned[name] = replace(learned[name], words=read_classes(text.vocabulary))

@@ -7,7 +7,7 @@ Trained models have the ids of any text: 0 pads, 1 is unknown, then begin and en
 import io
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import cut
-from recordmill.transforms.base.description import SpecialIds
+from recordmill.transforms.base.description import NOTHING, SpecialIds
 from recordmill.transforms.texts.text_ids_spec import TextIds
 from recordmill.transforms.texts.text_spec import Texts, Tokenized
 from recordmill.transforms.texts.tokenizers import PairTokenizer, open_tokenizer
@@ -45,7 +45,8 @@ class TokenizerModel:
     pieces: tuple[str, ...]  # by id
     special: SpecialIds
     joins: str | None = None  # the way from a library's pieces to a text
-    of_pairs: Mapping[str, Any] = field(default_factory=dict)  # fields of `Learned` that it tells of pairs
+    separator_id: int | None = None  # of a tokenizer of pairs, as are `types`: see `Learned`
+    types: tuple[tuple[int, ...], ...] = NOTHING.types
 
     def statistics(self, owner: str) -> dict[str, Any]:
         """Returns the statistics for `Text.describe`; the model is named after the feature `owner`."""
@@ -116,8 +117,10 @@ def _read_sentencepiece(data: bytes, options: Tokenized, where: str) -> Tokenize
 
 def _read_library(data: bytes, options: TextIds, where: str) -> TokenizerModel:
     read = open_tokenizer(data, options.tokenizer_options, where)
-    of_pairs = {"separator_id": read.separator_id, "types": read.types} if isinstance(read, PairTokenizer) else {}
-    return TokenizerModel(data, SUFFIXES[options.tokenizer], read.pieces, read.special, read.joins, of_pairs)
+    model = TokenizerModel(data, SUFFIXES[options.tokenizer], read.pieces, read.special, read.joins)
+    if not isinstance(read, PairTokenizer):
+        return model
+    return replace(model, separator_id=read.separator_id, types=read.types)
 
 
 READERS: Mapping[str, Callable[[bytes, Any, str], TokenizerModel]] = {
