@@ -17,8 +17,8 @@ from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.images.read import BuildImageReader
 from recordmill.pipeline.sources.faults import REASONS
 from recordmill.pipeline.sources.images import inline, to_file, to_piece
-from recordmill.transforms.images.image_graph import ImageError, stored_image
-from recordmill.transforms.images.image_header import PNG
+from recordmill.transforms.images.image_graph import stored_image
+from recordmill.transforms.images.image_header import PNG, ImageError
 from tests.messages import raises
 from tests.pictures import PIXELS, animated, bmp, chunk, opened, options, png, saved, turned
 

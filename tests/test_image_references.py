@@ -27,7 +27,7 @@ from recordmill.pipeline.sources.images import (
 from recordmill.pipeline.sources.options import Csv
 from recordmill.pipeline.sources.typing.values import typed_values
 from recordmill.transforms.base.columns import Column, ColumnType
-from recordmill.transforms.images.image_graph import ImageError
+from recordmill.transforms.images.image_header import ImageError
 from tests.messages import assert_names, raises
 from tests.tables import FILES, read
 

@@ -31,8 +31,7 @@ from recordmill.pipeline.sources.formats.tar_samples import Tar
 from recordmill.pipeline.sources.formats.text import read_texts
 from recordmill.pipeline.sources.images import inline
 from recordmill.pipeline.spec.model import parse_spec
-from recordmill.transforms.images.image_graph import ImageError
-from recordmill.transforms.images.image_header import read_header
+from recordmill.transforms.images.image_header import ImageError, read_header
 from tests.messages import raises
 from tests.pictures import options, saved
 

@@ -39,7 +39,7 @@ from recordmill.transforms.base.kinds import read_descriptions
 from recordmill.transforms.base.stored import LENGTHS, SERVED, part_name, stored_features
 from recordmill.transforms.engines.numpy_features import finish
 from recordmill.transforms.engines.tensorflow_features import parse as parse_in_tensorflow
-from recordmill.transforms.images.image_graph import ImageError
+from recordmill.transforms.images.image_header import ImageError
 
 NOT_CHECKED = "training = serving: "
 CHUNKS = 8  # of about 8 MiB: a sample takes about a second, whatever the source's size

@@ -24,7 +24,6 @@ import tensorflow as tf
 from recordmill.transforms.base.graph import DTYPES, Context, Parts, Prepared, Statistics, padded
 from recordmill.transforms.base.stored import UNENCODED
 from recordmill.transforms.images.decode_graph import decode, decode_planes, libjpeg, resize, to_planes
-from recordmill.transforms.images.image_header import ImageError as ImageError
 from recordmill.transforms.images.image_rules import placement, upright
 from recordmill.transforms.images.image_stored import ImageDescription, ImageSequenceDescription
 from recordmill.transforms.images.properties_graph import is_jpeg, orientation, stored_sides, was_jpeg

@@ -33,7 +33,8 @@ from recordmill.transforms.base import bounds
 from recordmill.transforms.base.arrays import MAGIC
 from recordmill.transforms.images import color_profile, image_facts, image_header
 from recordmill.transforms.images.decode import ends_early
-from recordmill.transforms.images.image_graph import ImageError, pixel_sums
+from recordmill.transforms.images.image_graph import pixel_sums
+from recordmill.transforms.images.image_header import ImageError
 from recordmill.transforms.images.image_spec import Image, ImageSequence
 from recordmill.transforms.images.mask_spec import Mask, Masks
 from recordmill.transforms.images.properties_graph import HEAD, orientation
