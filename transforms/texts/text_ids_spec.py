@@ -16,7 +16,7 @@ Token = Annotated[str, Field(min_length=1)]
 
 
 def wrong_library(text: Any, changed: Names, given: Names) -> Iterator[tuple[str, str]]:
-    """Yields options that contradict a tokenizer that runs before the graph, or belong to one."""
+    """Yields options and the reasons: a library's tokenizer does not take them, or only that of a library does."""
     for option in ("begin", "end"):
         value = getattr(text, option)
         if isinstance(value, str) and not text.in_library:
