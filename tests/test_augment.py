@@ -375,7 +375,7 @@ OPTIONS = [
     (RandomResizedCrop(9), RandomResizedCrop(9, area=(0.9, 1))),
     (RandomResizedCrop(9), RandomResizedCrop(9, aspect=(1, 1))),
     (RandomCrop(9), RandomCrop((8, 9))),
-    (RandomCrop(9), RandomCrop(9, pad=3)),
+    *((RandomCrop(9), RandomCrop(9, pad=pad)) for pad in (3, np.int64(3))),
     (CenterCrop(9), CenterCrop((9, 10))),
     (Resize(9), Resize((9, 10))),
     (RandomCutout(4), RandomCutout((4, 5))),

@@ -3,6 +3,7 @@
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
+from numbers import Real
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -105,7 +106,7 @@ class RandomCrop(Crop):
 
     lanes: ClassVar[int] = 2
     numbers: ClassVar[int] = 2
-    pad: Annotated[int, base.number(int, 0, math.inf, "pixels, 0 for none")] = 0
+    pad: Annotated[int, base.number(Real, 0, math.inf, "pixels, 0 for none")] = 0
 
     def window(self, values: Values, height: int, width: int) -> Window:
         """Returns a window, each with equal probability."""
