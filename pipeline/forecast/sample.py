@@ -132,7 +132,7 @@ class ColumnView:
     facts: tuple[str, ...]  # facts in words: `7 names, 31.0% dog`
     examples: tuple[str, ...] = ()
     names: Mapping[str, int] = field(default_factory=dict)  # rows by name, the most frequent first
-    losses: Mapping[str, int] = field(default_factory=dict)  # built images or values by loss (`contract.image_facts`)
+    losses: Mapping[str, int] = field(default_factory=dict)  # built images or values by loss (`images.image_facts`)
 
     def __str__(self) -> str:
         facts = [self.kind if self.column == self.name else f"{self.kind} of {cut(self.column)}", *self.facts]
