@@ -34,6 +34,7 @@ from recordmill.pipeline.dataset.paths import read_inner
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.versions.base import Base
+from recordmill.transforms.base.kinds import read_description
 
 if TYPE_CHECKING:
     from recordmill.pipeline.spec.gate import Gate
@@ -49,7 +50,6 @@ Past = Mapping[str, Mapping[str, Mapping[str, float]]]
 DISTRIBUTIONS = ("psi", "shift", "jensen_shannon", "l_infinity", "names_lost")
 """Rules that need `min_values`; the others need `min_rows`."""
 LEARNED = "out_of_vocabulary"  # of free text, each day has new words: too few spans only show how many
-KEEPING_IDS = ("category", "categories")  # kinds that keep names' ids from version to version
 
 
 @dataclass(frozen=True)
@@ -280,7 +280,8 @@ def _limited(all_: Iterable[Figure], before: ComparedVersion, after: ComparedVer
         elif is_judged and figure.counted >= (gate.min_values if figure.rule in DISTRIBUTIONS else gate.min_rows):
             limit = gate.limit(figure.rule, name)
             if figure.rule == "ids_moved" and "ids_moved" not in gate.given(name):
-                keeps_ids = after.manifest.features[name]["kind"] in KEEPING_IDS and options.get("classes") != "fresh"
+                ids = read_description(after.manifest.features[name]).ids
+                keeps_ids = ids is not None and ids.are_classes and options.get("classes") != "fresh"
                 limit = limit if keeps_ids else None
             if figure.limit is not None and figure.rule not in gate.model_fields_set:  # at most the default
                 limit = min(figure.limit, limit or 0.0)

@@ -1,9 +1,5 @@
 """The two compared versions, each with manifest, profiles and vocabularies; and the ids of words in both.
 
-A new version's words missing from the live version's vocabulary are counted by the versions' sums. With one vocabulary
-in both versions, stored ids show unknown words. A relearned one knows even the words of a text in another language,
-which only the live vocabulary lacks.
-
 >>> compare_ids({"cat": 0, "dog": 1}, {"dog": 0, "fox": 1})
 IdChanges(gained=['fox'], lost=['cat'], moved=['dog'])
 """

@@ -27,7 +27,7 @@ TOGETHER = 64  # counts added up at once: some 2 MiB; those of 65,536 shards wou
 
 
 class Fold(Generic[Part]):
-    """Adds up parts as they come, whenever more of them wait than the sum is large."""
+    """Adds up parts as they come: whenever the waiting ones are larger than their sum so far."""
 
     def __init__(
         self, add: Callable[[Sequence[Part]], Part], most: int = TOGETHER, size: Callable[[Part], int] = lambda part: 1

@@ -122,15 +122,18 @@ def add_up(profiles: Iterable[Profile]) -> dict[str, FeatureProfile]:
 
 
 def _sum(features: list[FeatureProfile]) -> FeatureProfile:
+    if len(features) == 1:
+        return features[0]
     total: dict[str, Any] = {name: sum(getattr(each, name) for each in features) for name in COUNTS}
     histograms = [each.histogram for each in features if each.histogram is not None]
-    every, ids = [each.ids for each in features], Counter[int]()
-    for each_ids in every:
-        ids.update(each_ids or {})
+    counted, ids = [each.ids for each in features if each.ids is not None], Counter[int]()
+    are_all_counted = len(counted) == len(features)  # otherwise a part has too many
+    for each_ids in counted if are_all_counted else ():
+        ids.update(each_ids)
     return FeatureProfile(
         **total,
         histogram=Histogram.merged(histograms, MOST_VALUES) if histograms else None,
-        ids=None if None in every or len(ids) > MOST_NAMES else dict(ids),  # a part or the sum has too many
+        ids=dict(ids) if are_all_counted and len(ids) <= MOST_NAMES else None,
         appearance={
             name: Histogram.merged(several, MOST_VALUES)
             for name, several in gathered(each.appearance for each in features).items()

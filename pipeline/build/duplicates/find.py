@@ -142,9 +142,8 @@ class Task:
 def tasks(distance: int, rows: int, part_rows: int = PART_ROWS) -> list[Task]:
     """Lists the tasks for a number of looks."""
 
-    def cost(
-        agreeing: int,
-    ) -> float:  # few agreeing bands need few sorts, which cost two pairs a row, but match by chance
+    def cost(agreeing: int) -> float:
+        """Estimates the compared pairs: few agreeing bands need few sorts (two pairs a row), but match by chance."""
         bits = 64 * agreeing / (distance + agreeing)
         return math.comb(distance + agreeing, agreeing) * rows * (2 + rows / 2 / 2**bits)
 
@@ -202,7 +201,7 @@ def find_links(looks: Iterable[pa.Table], distance: int, task: Task) -> pa.Table
 
 
 def _alike(shapes: Numbers, colours: Numbers, distance: int, mask: np.uint64) -> Iterator[tuple[Rows, Rows]]:
-    """Yields pairs of lookalikes among those with equal masked bits: neighbours in their order, then so on."""
+    """Yields pairs of lookalikes among those with equal masked bits: first neighbours, then rows further apart."""
     masked = shapes[:, 0] & mask
     order = np.argsort(masked)
     ordered, start, step = masked[order], np.arange(len(order)), 1

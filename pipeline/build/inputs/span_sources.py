@@ -214,9 +214,8 @@ def _by_added(whole: Sequence[SpanSource], files: Files, base: Manifest, inputs:
         if not _are_rows_of_files(each, listed):
             yield each
             continue
-        is_folder = isinstance(
-            each.source, options.ImageFolder
-        )  # an image and its captions share what is before `.jpg`
+        is_folder = isinstance(each.source, options.ImageFolder)
+        # An image and its captions share what is before `.jpg`.
         row = (lambda path: posixpath.splitext(path)[0]) if is_folder else str
         known = inputs.filter(pc.equal(inputs["source"], each.index))
         paths = (path.decode("utf-8", "surrogateescape") for path in known["path"].to_pylist())

@@ -61,10 +61,8 @@ class ShardBuilder:
         self._context = context
         self._compared = content_features(context.features, context.schema)
         images, reader = context.images(), image_reader(context)
-        self._loader, self._encode = (
-            ImageLoader(context, reader),
-            RowEncoder(context.features, context.learned, context.schema.named),
-        )
+        self._loader = ImageLoader(context, reader)
+        self._encode = RowEncoder(context.features, context.learned, context.schema.named)
         meter = functools.cache(lambda name: PixelMeter(reader, images[name]))
         self._transform = BatchTransformer(
             StoredGraph(context),

@@ -39,8 +39,6 @@ ReadImage = Callable[[int, bytes], bytes]
 """Returns the bytes of an image by its source and its reference. Raises OSError or ImageError."""
 UNKNOWN_SPLIT = "the row's value names none of the spec's splits, or is no time (ISO 8601, Unix seconds since 1973)"
 FROZEN_LABEL = "the label is not among the classes of the frozen analysis: `analysis: refresh` gives it an id"
-
-
 LISTS = pa.list_(pa.string())
 
 
