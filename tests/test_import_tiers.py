@@ -42,7 +42,7 @@ READING = modules(
     "pipeline.parallel", "pipeline.errors", "pipeline.safe_text", "pipeline.json_values",
     "pipeline.dataset", "pipeline.versions", "pipeline.reader",
     "pipeline.verify", "pipeline.rows", "pipeline.inspection", "pipeline.facts", "pipeline.adopt",
-    "transforms",
+    "pipeline.build.images.transcode", "transforms",
     but=(*SPECS, *GRAPHS_OF_KINDS, "pipeline.reader.tf_data", "pipeline.reader.keras_input",
          "pipeline.reader.torch_data", "pipeline.facts.page", "pipeline.facts.contents",
          "pipeline.dataset.arrow_tables", "pipeline.verify.parity"),
