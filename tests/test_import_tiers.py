@@ -171,6 +171,7 @@ INSIDE_FUNCTIONS = {
     "recordmill.pipeline.parallel": "`fcntl`, which Windows does not have",
     "recordmill.pipeline.facts.sidecars": "Jinja and Arrow",
     "recordmill.pipeline.build.texts.chat": "Jinja",
+    "recordmill.transforms.base.buffers": "`tempfile`, which Linux does not need",
     "recordmill.transforms.texts.tokenizers": "the packages `tokenizers` and `tiktoken`",
     "recordmill.pipeline.build.images.masks": "pycocotools",
     "recordmill.transforms.texts.tokenizers_graph": "TensorFlow Text",
