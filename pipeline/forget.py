@@ -226,7 +226,7 @@ class _Removal:
                 shards.append(self._without(kept, name, number, shard, rows))
                 labels.update(_labels(self.base, [row.data for row in rows]))
                 continue
-            whole, create = np.zeros(1, np.int64), kept.made.create  # read in one request
+            whole, create = np.zeros(1, np.int64), kept.made.create  # one block, read in one request
             with open_records(self.folder, shard, whole) as records, ShardWriter(own.file, own.index, create) as writer:
                 data = copy_without(records, writer, removed[path])
             labels.update(_labels(self.base, data))

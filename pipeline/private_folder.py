@@ -108,8 +108,10 @@ def _new_folder() -> Path:
         _remove_dead(Path(usual))
         while True:
             folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=usual))  # its mode is 0700
-            with suppress(OSError):  # it is gone, or the file system lacks locks: a killed process's folder then stays
-                fcntl.flock(os.open(folder, FOLDER), fcntl.LOCK_EX)  # until this process ends
+            # The lock lasts until this process ends. The folder may be gone; or the file system lacks locks, and then a
+            # killed process's folder stays.
+            with suppress(OSError):
+                fcntl.flock(os.open(folder, FOLDER), fcntl.LOCK_EX)
             if folder.is_dir():  # else another process removed it before the lock
                 return folder
     except OSError as error:

@@ -50,9 +50,9 @@ HERE = "."  # the root of files in the dataset's own folder
 
 
 def shard_file(dataset: str, split: str, what: str, shard: int, shards: int) -> str:
-    """Names a file of shard number `shard`, from 0: its `tfrecord` or `index`, rows of 9 ids, `pack-9`, or its `kept`.
+    """Names a file of shard number `shard`, from 0.
 
-    The last one has the records of a split in an adopted file.
+    `what` is `tfrecord`, `index`, `pack-9` for its rows of 9 ids, or `kept` for a split's records in an adopted file.
     """
     return f"{dataset}-{split}.{what}-{shard:05d}-of-{shards:05d}"
 

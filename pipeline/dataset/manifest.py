@@ -52,7 +52,7 @@ class Shard(Written):
     version: VersionName | None = None  # the version with file and index in its folder; None: this one
     root: str | None = None
     """The folder or URL of an adopted file: somebody else's, never written; relative to the dataset's folder, or
-    absolute. Readers open only an `file_names.Allowed` one."""
+    absolute. Readers open only a `file_names.Allowed` one."""
     frames: Count | None = None  # the records of an adopted file: with the index, of any split
     kept: InnerPath | None = None
     """A bit for each record of an adopted file, the lowest first: 1 for those of the split; None: all are."""

@@ -86,7 +86,7 @@ class VersionFacts:
     def classes(self) -> tuple[Sequence[str], Mapping[str, Sequence[int]]] | None:
         """Names of the label's classes and, by split, the records of each. Raises: DatasetError: the names are damaged.
 
-        None if the label is no category; occurrences, if a record may have several.
+        None if the label is not a category. Counts are of occurrences if a record may have several.
         """
         counted = {name: split.label_counts for name, split in self.manifest.splits.items() if split.label_counts}
         label = self.features.get(self.manifest.label or "")

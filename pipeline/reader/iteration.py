@@ -258,7 +258,7 @@ class NumpyInput:
     __iter__ = as_numpy
 
     def _begin(self, source: BatchSource) -> NumpyBatches:
-        """Begins the next iteration over a source like this input's, apart from `state`."""
+        """Begins the next iteration, over a source like this input's; `state` does not follow it."""
         batches = NumpyBatches(source, self.passes.begin())
         self.meter = batches.meter
         return batches

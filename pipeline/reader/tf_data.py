@@ -145,7 +145,7 @@ def as_tf_data(source: BatchSource, passes: Passes, begin: Begin) -> tf.data.Dat
     )
     if any(array.ragged for array in arrays_of(spec)):
         batches = batches.map(lambda *batch: mapped(_tensor, spec, batch if len(batch) > 1 else batch[0]))
-    # All iterations have the same length? Resuming shortens the first, and `on_error="skip"` any.
+    # Not all iterations have the same length: resuming shortens the first, and `on_error="skip"` may shorten any.
     is_sure = given.on_error == "raise" or given.host_count > 1 or given.pad is True
     if is_sure and (given.epochs is not None or given.start_step % max(1, source.of_epoch) == 0):
         # Keras shows its progress by the number of batches.

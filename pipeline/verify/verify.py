@@ -133,7 +133,7 @@ def check_shard(files: VersionFiles, manifest: Manifest, split: str, number: int
     try:
         (folder, path), *_ = files.located(shard)
         with folder.open(path) as (file, size):
-            leads = False  # past damage
+            leads = False  # whether the index leads past damage: it rises from 0 to the file's size
             if index is not None and index[0] == 0 and (index[-1] == shard.bytes or shard.root):
                 leads = bool((index[1:] > index[:-1]).all())
             walk = FrameWalk(file, size, index if leads else None, report)

@@ -11,7 +11,6 @@ copy.
 import math
 import mmap as maps
 import os
-import tempfile
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -120,6 +119,8 @@ def new_file() -> int:
     if hasattr(os, "memfd_create"):
         file = os.memfd_create("recordmill-batches", os.MFD_CLOEXEC)
     else:  # macOS
+        import tempfile
+
         with tempfile.TemporaryFile() as made:
             file = os.dup(made.fileno())
     os.ftruncate(file, ADDRESSES)

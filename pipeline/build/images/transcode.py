@@ -22,7 +22,7 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import count, islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
@@ -36,8 +36,10 @@ from recordmill.transforms.images import color_profile, image_facts, image_heade
 from recordmill.transforms.images.color import to_srgb
 from recordmill.transforms.images.decode import inks, jpeg, upright, warn_of_old_pillow, without_ink
 from recordmill.transforms.images.image_parts import without_metadata
-from recordmill.transforms.images.image_spec import Image as ImageFeature
 from recordmill.transforms.images.image_stored import PixelOptions
+
+if TYPE_CHECKING:
+    from recordmill.transforms.images.image_spec import Image as ImageFeature
 
 EIGHT_BITS = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "RGBX": "RGB", "YCbCr": "RGB"}
 """The 8-bit mode for each mode without transparency."""
@@ -115,7 +117,7 @@ def naming_damage(what: str) -> Iterator[None]:
         raise UndecodableError("undecodable_image", message) from None
 
 
-def decoding_of(options: ImageFeature) -> dict[str, Any]:
+def decoding_of(options: "ImageFeature") -> dict[str, Any]:
     """Returns the options for `decodable`."""
     names, wanted = ("pixel", "channels", "bands", "pages"), options.pixel_options
     most = {"max_pixels": options.max_pixels, "max_length": getattr(options, "max_length", None)}
@@ -289,7 +291,7 @@ def _plain(image: Image.Image, tags: Mapping[int, Any]) -> Image.Image:
     return image.convert(EIGHT_BITS[image.mode])
 
 
-def as_jpeg(image: bytes, options: ImageFeature) -> bytes:
+def as_jpeg(image: bytes, options: "ImageFeature") -> bytes:
     """Encodes the transform graph's Netpbm as JPEG; strips a stored file of excluded metadata.
 
     `image` is Netpbm from `transforms.images.image_graph`, JPEG, PNG, or empty if missing.
