@@ -190,6 +190,17 @@ def test_texts_that_begin_like_images_are_bytes(text: bytes, tmp_path: Path) -> 
     assert [each["text"] for each in read(dataset)] == [b"plain", text] * (ROWS // 2)
 
 
+def test_a_tensor_of_another_size_than_said_stays_bytes_and_the_log_says_why(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tensor = {"shape": {"dimensions": ["2", "3"]}, "dtype": "int32", "encoding": "bytes"}
+    text = json.dumps({"featuresDict": {"features": {"matrix": {"tensor": tensor}}}})
+    dataset = adopt(tmp_path, [{"matrix": bytes(20)} for _ in range(ROWS)], features__json=text)
+    assert dataset.manifest.features["matrix"]["kind"] == "raw"
+    [note] = (note for note in caplog.messages if "matrix" in note)
+    assert_names(note, "not decoded", "24 bytes", "20 to 20 bytes")
+
+
 @pytest.mark.parametrize(
     "said", ['{"numClasses": 1e999}', '{"numClasses": 30000000}', "[" * 2_000_000], ids=["infinite", "many", "nested"]
 )

@@ -144,6 +144,7 @@ MISTAKES: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"image": IMAGE, "it": {**BOXES, "order": "coco"}}, ("'it'", "coco", "order: tensorflow")),
     ({"image": IMAGE, "it": {**BOXES, "columns": FOUR[:3]}}, ("'it'", "y_min, x_min, y_max, x_max")),
     ({"image": IMAGE, "it": {"kind": "mask", "column": "png", "image": "image"}}, ("'it'", "PNG", "one channel")),
+    ({"image": IMAGE, "it": {"kind": "mask", "column": "id", "image": "image"}}, ("'it'", "PNG", "one channel")),
     ({"it": {"kind": "mask", "column": "grey", "image": "of"}}, ("'it'", "`image`", "'of'")),
     ({"it": {"kind": "raw", "column": "some", "default": "x"}}, ("'some'", "'x'", "1 of int64")),
     ({"it": BOXES}, ("'it'", "'image'", "stated before")),

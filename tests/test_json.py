@@ -103,6 +103,12 @@ def test_the_array_itself_and_its_keys(tmp_path: Path) -> None:
     assert kept.keys[0] == blake2b(b'{"x": "k", "a": 1}', digest_size=16).hexdigest().encode()
 
 
+def test_a_key_is_of_the_kept_values_in_the_order_of_the_option(tmp_path: Path) -> None:
+    given, paths = '{"y": 2, "of": {"z": 3, "r": [{"a": 1}]}, "x": 1}', ["[].x", "[].of.z", "[].y"]
+    kept = read(source(write(tmp_path, f"[{given}]"), "[].of.r[]", keep=paths), {"a": NUMBER})
+    assert kept.keys == [blake2b(b'{"x": 1, "y": 2, "z": 3, "a": 1}', digest_size=16).hexdigest().encode()]
+
+
 def test_lists_in_lists_and_elements_without_rows(tmp_path: Path) -> None:
     text = '{"é": [[{"n": 1}, {"n": 2}], [], null, [{"n": 3}]], "other": [{"é": [1]}, [[{}]]]}'
     result = read(source(write(tmp_path, text), "é[][]"), {"n": NUMBER}, 1)

@@ -33,7 +33,7 @@ EXTRAS = {"cli", "report", "fast", "heif", "deep", "masks", "tf", "build", "gcp"
 LOADED_BY_OTHERS = {"boto3"}  # by the store and by Beam, for s3://
 ONLY_SOME_SPECS = {"sentencepiece", "simplejpeg", "tensorflow-text"}
 WITH_OTHERS = {"grpcio", "requests", "keras", "markupsafe", "protobuf", "tensorflow-metadata", "tfx-bsl"}
-"""Where TensorFlow, tf.Transform and Jinja are, these are."""
+"""Packages that TensorFlow, tf.Transform and Jinja bring along."""
 FRAMEWORKS = {"jax", "torch"}
 """Users' frameworks: imported by the adapters named after them, and part of no extra."""
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

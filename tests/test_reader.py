@@ -204,6 +204,15 @@ def test_a_shard_that_was_cut_between_records_is_named(copied: Path) -> None:
     assert len(list(open_dataset(copied).evaluation_input("train", batch_size=10))) == 1
 
 
+def test_a_missing_shard_and_bytes_in_an_empty_one_are_named(copied: Path) -> None:
+    (copied / "hand-train.tfrecord-00002-of-00004").write_bytes(b"more")
+    with raises(DatasetError, "hand-train.tfrecord-00002-of-00004", "4 bytes", "expected 0"):
+        open_dataset(copied).training_input(batch_size=1)
+    (copied / "hand-train.tfrecord-00001-of-00004").unlink()
+    with raises(DatasetError, "/copy/hand-train.tfrecord-00001-of-00004", "missing", "build again"):
+        open_dataset(copied).training_input(batch_size=1)
+
+
 def test_files_that_the_manifest_does_not_list_are_not_read(copied: Path) -> None:
     shutil.copy(copied / "hand-train.tfrecord-00000-of-00004", copied / "hand-train.tfrecord-00004-of-00005")
     batches = open_dataset(copied).evaluation_input("train", batch_size=10, with_key=True)

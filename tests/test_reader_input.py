@@ -120,6 +120,24 @@ def test_a_state_goes_on(options: dict[str, Any], dataset: Dataset) -> None:
     assert [keys(resumed.as_numpy()) for _ in range(2)] == expected[1:]
 
 
+@pytest.mark.parametrize("shuffle", ["global", "blocks"])
+def test_the_seed_and_the_epoch_make_the_order(dataset: Dataset, shuffle: str) -> None:
+    def epochs(seed: int) -> list[list[str]]:
+        given = dataset.training_input(batch_size=3, seed=seed, shuffle=shuffle, drop_remainder=False, with_key=True)
+        return [flat(keys(given.as_numpy())) for _ in range(3)]
+
+    first = epochs(1)
+    assert epochs(1) == first
+    assert len({tuple(epoch) for epoch in [*first, *epochs(2), TRAIN]}) == 7
+    assert all(sorted(epoch) == TRAIN for epoch in first)
+
+
+def test_a_state_of_another_seed_is_refused(dataset: Dataset) -> None:
+    state = dataset.training_input(batch_size=3).state(step=2)
+    with raises(DatasetError, "seed: 0", "1"):
+        dataset.training_input(batch_size=3, seed=1).resume(state)
+
+
 def test_numbers_and_names_may_be_numpys(dataset: Dataset) -> None:
     options = {"batch_size": np.int64(3), "seed": np.uint8(5), "balance": np.False_, "features": np.array(["price"])}
     state = dataset.training_input(**options).state(np.int32(2))

@@ -29,7 +29,7 @@ QUESTION = "the queen finds a letter by the river . what ?"
 
 
 class ChatCell(layers.GRUCell):  # type: ignore[misc]  # Keras tells no types
-    """A recurrent cell that forgets where a chat begins: none looks into the one before."""
+    """A recurrent cell that drops its state at the beginning of a chat: no chat sees the one before."""
 
     def call(self, inputs: Any, states: list[Any], training: bool = False) -> Any:
         """Takes tokens' vectors, [batch, units], whose first number is 0 where a chat begins, else 1."""
@@ -37,7 +37,7 @@ class ChatCell(layers.GRUCell):  # type: ignore[misc]  # Keras tells no types
 
 
 def next_tokens(features: Mapping[str, Any]) -> tuple[dict[str, Any], Any, Any]:
-    """Rows but their last token, the tokens that follow, and which count: those of answers, in the same chat."""
+    """Returns rows without their last token, the next tokens, and a mask of those that count: of answers, in a chat."""
     segments, mask = features["chat_segments"], features["chat_loss_mask"]
     counts = (segments[:, 1:] == segments[:, :-1]) & (mask[:, 1:] > 0)
     return {name: features[name][:, :-1] for name in INPUTS}, features["chat"][:, 1:], counts

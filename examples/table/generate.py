@@ -15,7 +15,7 @@ HEADER = ("customer", "months", "spent", "tickets", "plan", "country", "left")
 
 
 def customer(number: int, random: np.random.Generator) -> tuple[object, ...]:
-    """Makes a row: who writes many tickets early, on a free plan, leaves."""
+    """Makes a row: a customer who writes many tickets early, on a free plan, leaves."""
     plan, country = str(random.choice(list(PLANS))), str(random.choice(list(COUNTRIES)))
     months, spent, tickets = int(random.exponential(20)), random.gamma(2.0, 60.0), int(random.poisson(2))
     score = 2.0 - 1.6 * np.log1p(months) + 1.2 * tickets + 2.0 * PLANS[plan] + COUNTRIES[country] - 0.006 * spent

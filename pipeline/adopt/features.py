@@ -131,7 +131,8 @@ class Wanted:
             raise self._error(f"states one value a record, the records hold {held[0].counts}: `kind: raw` reads them")
         description = make(self, *held)
         words = {**FIXED, "dtype": FLOATS, **self.words, "type": held[0].stored}
-        spec = {each: words[each] for each in ("kind", *options) if each != "default" and words.get(each)}
+        kept = (each for each in ("kind", *options) if each not in ("default", "classes_file"))
+        spec = {each: words[each] for each in kept if words.get(each)}
         spec |= {"shape": list(spec["shape"])} if "shape" in spec else {}
         spec |= {"classes": list(map(str, spec["classes"]))} if "classes" in spec else {}
         spec |= {"ignore": self.words.get("ignore")} if kind == "mask" else {}
@@ -160,6 +161,8 @@ class Wanted:
                 raise self._error(f"has no pixels in {held.lacking:,} records: `kind: raw` reads them")
             scale: dict[str, Any] = {"offset": (0.0,) * shape[2], "scale": (1.0,) * shape[2], **held.fields()}
             return ImageDescription(stored=BYTES, encoding="raw", shape=tuple(shape), dtype="uint8", **scale)
+        if self.words["kind"] == "mask" and (held.kind != IMAGE or held.pixel is None):
+            raise self._error("needs PNGs of one channel, all of 8 or all of 16 bits: a build reads others")
         if held.kind != IMAGE:
             raise self._error(f"is stated as images, the records hold {held.kind}: give `shape` for bytes of pixels")
         if is_list and facts.sides[::2] != facts.sides[1::2]:
@@ -177,8 +180,6 @@ class Wanted:
         if is_list:
             return ImageSequenceDescription(**pixels, **held.list_fields)
         if self.words["kind"] == "mask":
-            if held.pixel is None:
-                raise self._error("needs PNGs of one channel, all of 8 or all of 16 bits: a build reads others")
             pixels |= {"encoding": "png", "dtype": held.pixel, "pixel": held.pixel, **held.fields(may_lack=True)}
             return MaskDescription(**pixels, image=self.words["image"], ignore=self.words.get("ignore"))
         orientation = {} if is_plain else {"orientation": StoredAs((), INTS)}

@@ -4,7 +4,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -263,10 +262,13 @@ class Guesser:
         if held.kind == BYTES and facts.formats and facts.values == sum(facts.formats.values()):
             self._note(our, f"images in {listed(facts.formats)} are given as bytes, not decoded")
         if said is not None and said.kind == "tensor" and said.encoding != "none" and held.stored == BYTES:
+            why = ""
             if said.encoding == "bytes" and said.dtype in DTYPES and shape and None not in shape[1:]:
-                with suppress(AdoptError):  # of other sizes than said
+                try:
                     return self.add(our, {"kind": "array", "column": name, "dtype": said.dtype, "shape": shape})
-            self._note(our, f"a tensor of {said.dtype} encoded as {said.encoding} is given as bytes, not decoded")
+                except AdoptError as error:  # of other sizes than said
+                    why = f": {error}"
+            self._note(our, f"a tensor of {said.dtype} encoded as {said.encoding} is given as bytes, not decoded{why}")
             return self.add(our, {"kind": "raw", "column": name, "many": facts.most > 1})
         if words is not None and (many or not held.lacking):
             kind = "categories" if many or facts.most > 1 else "category"

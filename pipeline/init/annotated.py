@@ -22,7 +22,7 @@ from recordmill.pipeline.sources.formats.annotated_rows import YAML_ENDINGS, Ima
 from recordmill.pipeline.sources.formats.image_fields import Beside
 from recordmill.pipeline.sources.formats.image_folder import NAMES
 from recordmill.pipeline.sources.globs import escape, without_slash
-from recordmill.pipeline.sources.naming import divided, split_of
+from recordmill.pipeline.sources.naming import are_divided, divided, split_of
 from recordmill.pipeline.sources.paths import is_image, listed, note
 from recordmill.pipeline.yaml_document import SpecError, load_yaml
 
@@ -76,7 +76,7 @@ class Listing:
             why = "has annotations without their images: give the folder that holds both"
             raise UnknownDataError(f"{without[0]}: {self.folder} {why}")
         named = [source for source in sources if source["split"]]
-        is_divided = len({source["split"] for source in named}) > 1 and any(one["split"] == "train" for one in named)
+        is_divided = are_divided(source["split"] for source in named)
         others = [source["path"] for source in sources if is_divided and source not in named]
         sources = named if is_divided else [{**each, "split": None} for each in sources]
         form = sources[0]["format"]

@@ -232,8 +232,7 @@ def _find_split(sample: SourceSample) -> Named:
     for name in sorted(sample.names, key=SPLIT.__ne__):
         names = sample.read(name, ColumnType.TEXT)
         words = {SPLITS.get(value.lower()) for value in names.distinct}
-        are_splits = None not in words and "train" in words and len(words) > 1
-        if are_splits and names.fit >= FITS and not names.missing:
+        if None not in words and naming.are_divided(words) and names.fit >= FITS and not names.missing:
             return name, names
     return None
 

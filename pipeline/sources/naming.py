@@ -84,13 +84,20 @@ def only_split_of(name: str) -> str | None:
     return splits.pop() if len(splits) == 1 else None
 
 
+def are_divided(splits: Iterable[str | None]) -> bool:
+    """Whether these splits, None for items without one, divide the data: train and another."""
+    named = {*splits} - {None}
+    return "train" in named and len(named) > 1
+
+
 def divided(items: Iterable[Item], names: Callable[[Item], Iterable[str]]) -> dict[str | None, list[Item]]:
     """Groups items by the split in their names, those without last; all are so unless train and another appear."""
     found, every = dict[str | None, list[Item]](), list(items)
     for item in every:
         found.setdefault(split_of(*names(item)), []).append(item)
-    is_whole = "train" not in found or len(found.keys() - {None}) < 2
-    return {None: every} if is_whole else {split: found[split] for split in (*SYNONYMS, None) if split in found}
+    if not are_divided(found):
+        return {None: every}
+    return {split: found[split] for split in (*SYNONYMS, None) if split in found}
 
 
 def by_split(items: Iterable[Item], names: Callable[[Item], Iterable[str]]) -> dict[str | None, list[Item]]:

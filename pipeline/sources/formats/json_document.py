@@ -279,6 +279,8 @@ def rows_of(text: str, steps: Sequence[str], kept: Kept, outer: Mapping[str, str
     if steps:
         inner, here = steps.index("[]") + 1, dict(outer)
         found = [*elements(Window(None, text=text), steps[:inner], kept, here, is_whole=False)]
+        names = (name for level in kept[:inner] for name in level.values())  # as `keep` orders them: keys are digests
+        here = {**outer, **{name: here[name] for name in names if name in here}}
         for _, element in found:
             yield from rows_of(element, steps[inner:], kept[inner:], here)
     elif outer and text.startswith("{"):

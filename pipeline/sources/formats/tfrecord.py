@@ -26,7 +26,16 @@ from recordmill.pipeline.sources.faults import Fault, Faults, SourceError, add_f
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.images import to_piece
 from recordmill.pipeline.sources.options import TFRecord
-from recordmill.pipeline.sources.source_reader import ArchiveReader, Chunk, FileRange, Key, Plan, TypedRows, at_once
+from recordmill.pipeline.sources.source_reader import (
+    ArchiveReader,
+    Chunk,
+    FileRange,
+    Key,
+    Plan,
+    TypedRows,
+    at_once,
+    has_images,
+)
 from recordmill.pipeline.sources.typing.arrays import arrow_type, as_lists, in_groups
 from recordmill.pipeline.sources.typing.values import typed_values
 from recordmill.transforms.base.columns import Column, Columns
@@ -155,7 +164,7 @@ class TFRecordReader(ArchiveReader[TFRecord]):
         """Reads the records that start in the chunk; the default key is the record's digest."""
         part: FileRange = chunk.work
         first, said = 0, self.said(chunk)
-        file = None if part.size is None else chunk.file
+        file = chunk.file if part.size is not None and has_images(columns) else None
         with files.open(self.place(files, chunk)) as opened:
             if part.start:
                 opened.seek(part.start)
