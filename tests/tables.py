@@ -114,6 +114,7 @@ def read(
             here = sorted(table.pop("@position") + [reject.position for reject in block.rejects])
             assert all(covered <= place < covered + block.positions for place in here)
             places += here
+            json.dumps(block.positions)  # it stands in a report
             covered += block.positions
             found.keys += table.pop("@key", [])
             found.rows += [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]

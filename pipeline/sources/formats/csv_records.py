@@ -162,7 +162,7 @@ def find_records(data: bytes, dialect: Dialect, *, is_last: bool) -> CsvRecords:
     stops = ends - 1 - is_crlf  # the ends of the texts
     if is_last and len(data) > (ends[-1] if len(ends) else 0):
         ends, stops = np.append(ends, len(data)), np.append(stops, len(data))
-        line_count = len(breaks) + (not len(breaks) or breaks[-1] < len(data) - 1)
+        line_count = len(breaks) + int(not len(breaks) or breaks[-1] < len(data) - 1)
     starts = np.append(0, ends)[: len(ends)]
     end = int(ends[-1]) if len(ends) else 0
     faults = {int(np.searchsorted(starts, quote, "right")) - 1: TEXT_BEHIND_QUOTE for quote in broken if quote < end}
