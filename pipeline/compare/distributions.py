@@ -60,10 +60,7 @@ Words = list[str] | None
 
 
 def _distances(before: FeatureProfile, after: FeatureProfile, words: tuple[Words, Words]) -> Iterator[Figure]:
-    """Compares two distributions: numbers or text lengths in tenths of the values before; names by name.
-
-    `words` are names by id for each version; None compares raw ids.
-    """
+    """Compares numbers or text lengths in tenths of the values before, names by name (`words`; None: by raw id)."""
     if before.histogram and after.histogram:
         counted = min(int(before.histogram.counts.sum()), int(after.histogram.counts.sum()))
         if counted:
