@@ -125,8 +125,13 @@ class Wanted:
             raise self._error(f"has `shape: {cut(repr(self.words['shape']))}`, wanted whole numbers from 1 on")
         if "image" in options and self.words.get("image") not in self.known:
             raise self._error(f"needs `image`, an image stated before it, got {cut(repr(self.words.get('image')))}")
-        columns = self.words.get("columns") if kind == "boxes" else None
-        held = [self._of(column) for column in columns or [self.words.get("column", self.name)]]
+        columns = (self.words.get("columns") if kind == "boxes" else None) or [self.words.get("column", self.name)]
+        for column in (column for column in columns if column not in self.held):
+            near = did_you_mean(column, self.held)
+            raise self._error(f"reads '{cut(column)}', which no record holds{near}; they hold: {listed(self.held)}")
+        default = self.words.get("default")
+        is_needed = self.name == self.label or default is not None
+        held = [self.present(column, default) if is_needed else self.held[column] for column in columns]
         if kind in ("image", "mask", "array") and held[0].facts.most > 1:
             raise self._error(f"states one value a record, the records hold {held[0].counts}: `kind: raw` reads them")
         description = make(self, *held)
@@ -141,14 +146,6 @@ class Wanted:
 
     def _error(self, what: str) -> AdoptError:
         return AdoptError(f"'{self.name}' {what}")
-
-    def _of(self, column: str) -> Held:
-        if column not in self.held:
-            near = did_you_mean(column, self.held)
-            raise self._error(f"reads '{cut(column)}', which no record holds{near}; they hold: {listed(self.held)}")
-        if self.name == self.label or self.words.get("default") is not None:
-            return self.present(column, self.words.get("default"))
-        return self.held[column]
 
     def _image(self, held: Held) -> Description:
         """Image files, or the bytes of pixels, uint8, of one shape."""

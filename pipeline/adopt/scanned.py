@@ -194,7 +194,6 @@ def _text(name: bytes) -> str:
 
 
 def _format_of(chunk: memoryview) -> str:
-    """Returns the format of an image, or `bytes`."""
     if not chunk or chunk[0] not in STARTS or not IMAGE.match(chunk):
         return BYTES
     if chunk[0] == STARTS[0]:
@@ -329,10 +328,7 @@ def read_scan(path: Path, found: Found) -> Scanned:
 def scan_file(
     files: Files, found: Found, path: Path, key: str | None, shares: Mapping[str, float], on_bytes: OnBytes
 ) -> None:
-    """Reads a file once, and writes `<path>.index` and `<path>.scan`, the second when all is done.
-
-    Raises: AdoptError: it is no TFRecord file, or compressed. UserError: too many layouts. OSError: it cannot be read.
-    """
+    """Reads a file once; writes `<path>.index` and, last, `<path>.scan`. Raises: AdoptError, UserError, OSError."""
     facts, groups, damaged = Facts(), zlib.compressobj(1), list[Damage]()
     packed, count, kinds = list[bytes](), 0, set[tuple[int, int]]()
 
