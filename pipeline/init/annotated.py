@@ -38,7 +38,6 @@ IS_VIA = re.compile(rb'\s*\{.*"(_via_img_metadata|shape_attributes)"\s*:\s*\{', 
 IS_VOC = re.compile(b"|".join("<annotation".encode(name) for name in ("utf-8", "utf-16-le", "utf-16-be")))
 IS_YOLO = re.compile(rb"\s*\d++(?:\.\d*+)?([ \t]++-?(?:\d++\.?\d*+|\.\d++)([eE]-?\d++)?){4,}[ \t\r]*(\n|\Z)")
 YAML_NAMES = re.compile(rb"^names\s*:", re.MULTILINE)
-BOX_CELLS = {b"ImageID", b"LabelName", b"XMin", b"IsInside"}  # others are a table of boxes
 KNOWN: Mapping[str, Mapping[str, Choice]] = {  # options of boxes that the format decides, without asking the user
     "coco": {"order": ("coco", "as COCO's JSON has them"), "unit": ("absolute", "pixels")},
     "voc": {"order": ("corners", "as Pascal VOC's XML has them"), "unit": ("absolute", "pixels")},
@@ -135,7 +134,6 @@ def _common(files: Iterable[FileInfo]) -> str:
 
 
 def _json(listing: Listing, form: str, is_one: re.Pattern[bytes], what: str) -> Recognized | None:
-    """Recognizes JSON files of many images each."""
     stems = {posixpath.splitext(file.path)[0] for file in listing.images}
     alone = (file for file in listing.ending(".json") if posixpath.splitext(file.path)[0] not in stems)
     heads = {file: head for file, head in listing.heads(alone) if is_one.match(head)}
@@ -300,7 +298,8 @@ LOOKS: Sequence[Callable[[Listing], Recognized | None]] = (
 
 
 def _has_boxes(head: bytes) -> bool:
-    return BOX_CELLS <= {*head.partition(b"\n")[0].strip().split(b",")}
+    cells = {*head.partition(b"\n")[0].strip().split(b",")}
+    return cells >= {b"ImageID", b"LabelName", b"XMin", b"IsInside"}  # others are a table of boxes
 
 
 def _describes_classes(path: str) -> bool:
