@@ -285,10 +285,7 @@ class Base:
 
     @classmethod
     def read(cls, output: str, name: str | None = None, *, is_adopted: bool | None = None) -> "Base":
-        """Reads an output of the dataset `name`, adopted or built, or of any.
-
-        Raises: OutputError: it is broken, or has another one.
-        """
+        """Reads an output of the dataset `name`, adopted or built; None: any. Raises: OutputError: broken, another."""
         store = open_store(output)
         latest, live, fault = latest_of(store), None, ""
         if latest is not None:

@@ -40,7 +40,6 @@ from recordmill.pipeline.versions.stores.open_store import is_local, open_store
 _warn_once = cache(logging.getLogger("recordmill").warning)
 OURS = {LATEST_FILE, VERSIONS_FOLDER, BUILDING_FOLDER, LEASES_FOLDER, HISTORY_FILE}
 SHOWN = 3
-MOST_SAME = 16  # newest source keys in `LATEST`
 Choose = Callable[[Latest | None], Manifest]  # maps the pointer to the version to make live
 Moved = tuple[Manifest, str | None]  # the live version, and the name of the previous one, if any
 ROLLED_BACK = "a version of the same inputs was rolled back"  # the line of a version that would undo a person's act
@@ -132,13 +131,10 @@ def live_version(output: str) -> str | None:
 
 
 def publish(base: Base, assembled: str, manifest: Manifest, lease: Lease, *, live: bool) -> Manifest:
-    """Publishes an assembled version, live or held back.
+    """Publishes an assembled version, live or held back, under its number, and another name if its own is taken.
 
-    In a local output its folder becomes the version's. In a bucket some files may exist under this build's claim. The
-    manifest gets its number, and a new name if its name is taken.
-
-    Raises: LeaseLostError: another process took over; the version was not published. UnsettledOutputError: the output
-    no longer holds `base`. OutputError: it cannot be written.
+    A local output takes the folder; in a bucket some files may exist under this build's claim. Raises: LeaseLostError:
+    another process took over. UnsettledOutputError: the output no longer holds `base`. OutputError: not writable.
     """
     store, name = open_store(base.output), manifest.version
     for version in free_names(name):
@@ -216,12 +212,10 @@ def _check_whole(store: Store, manifest: Manifest, staged: str | None = None) ->
 
 
 def make_live(store: Store, choose: Choose, *, mend: bool = False) -> Moved:
-    """Moves `LATEST` to another version by compare-and-swap, for a rollback, an approval or a repeated build.
+    """Moves `LATEST` to a version that `choose` gives, asked again after each lost race.
 
-    `choose` is called again after each lost race. `mend` is for a rollback: a broken `LATEST` counts as missing, and
-    the inputs of newer versions that were or may have been live are remembered as rolled back.
-
-    Raises: OutputError: the version was removed, or `LATEST` cannot be written.
+    With `mend`, for a rollback, a broken `LATEST` counts as missing, and the inputs of newer versions that were or may
+    have been live are remembered as rolled back. Raises: OutputError: the version was removed; not writable.
     """
     steps = list[Moved]()
 
@@ -268,7 +262,7 @@ def remember_same(output: str, version: str, key: str) -> None:
             raise UnsettledOutputError(f"{version} was removed by another process: run the same command again")
         if latest.version != version or key in latest.same:
             return latest
-        return replace(latest, same=(*latest.same, key)[-MOST_SAME:])
+        return replace(latest, same=(*latest.same, key)[-16:])  # the newest keys
 
     compare_and_swap(open_store(output), edit)
 

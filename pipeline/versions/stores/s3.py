@@ -26,7 +26,6 @@ _CONFIG = {
     "retries": {"mode": "standard", "max_attempts": 10},  # backoff up to a minute, for short outages
     "response_checksum_validation": "when_required",  # avoids hashing each answer in Python, 1 ms a MiB
 }
-_TTL = timedelta(minutes=5)  # of credentials in obstore; boto3 renews them a quarter of an hour before they expire
 _MAKING = threading.Lock()  # held while making a client: boto3 loads its models without a lock
 
 
@@ -62,7 +61,8 @@ class S3Store(BucketStore):
         access: dict[str, Any] = {"skip_signature": True}
         if self._has_credentials:
             provider = import_module("obstore.auth.boto3").Boto3CredentialProvider
-            access = {"credential_provider": provider(self._session, ttl=_TTL)}
+            renewed = timedelta(minutes=5)  # boto3 renews credentials a quarter of an hour before they expire
+            access = {"credential_provider": provider(self._session, ttl=renewed)}
         place = {"endpoint": self._client.meta.endpoint_url, "region": self._client.meta.region_name or "us-east-1"}
         store = import_module("obstore.store").S3Store
         return store(self._bucket_name, **access, **place, **OPTIONS)
