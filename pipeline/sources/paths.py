@@ -14,7 +14,6 @@ from recordmill.transforms.images.image_header import SUFFIXES as SUFFIXES
 
 ODD = "left out, because their names have empty or dotted parts"
 ARRAY = ".npy"
-MAX_PATH = 4096  # Linux's limit, in bytes
 
 
 def inside(folder: str, path: str, *, in_store: bool = False) -> str | None:
@@ -51,7 +50,8 @@ class Inside:
         Returns the path unchanged if it exists, if no name or several names are equivalent, and for a URL.
         """
         is_of_one_form = path.isascii() or all(unicodedata.is_normalized(form, path) for form in ("NFC", "NFD"))
-        if not self.is_local or is_of_one_form or len(path) > MAX_PATH or os.path.lexists(join(self.root, path)):
+        is_too_long = len(path) > 4096  # Linux's limit, in bytes
+        if not self.is_local or is_of_one_form or is_too_long or os.path.lexists(join(self.root, path)):
             return path
         spelled = ""
         for name in path.split("/"):

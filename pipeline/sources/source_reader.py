@@ -191,10 +191,8 @@ class SourceReader(ABC, Generic[SourceOf]):
                 keys = row_digests(named, faults) if rows.keys is None else pa.array(rows.keys, pa.binary())
             checked = {name: check_column(name, column, rows.columns[name], faults) for name, column in columns.items()}
             positions = first + (np.arange(rows.covered) if rows.positions is None else rows.positions)
-            rejects = [
-                fault.reject(chunk.index, first + place, rows.broken_keys.get(place))
-                for place, fault in rows.broken.items()
-            ]
+            broken, known = rows.broken.items(), rows.broken_keys
+            rejects = [fault.reject(chunk.index, first + at, known.get(at)) for at, fault in broken]
             for row, fault in faults.items():
                 if fault.reason == UTF8.reason and not is_utf8(encoding):
                     fault = replace(fault, message=fault.message.replace("not UTF-8", f"not {encoding}"))
@@ -213,9 +211,8 @@ class SourceReader(ABC, Generic[SourceOf]):
             if replace(known, optional=column.optional, presence=column.presence) != column:
                 message = f"is wanted as {known} and, for {asked!r}, as {column}: a column is read as one type"
                 raise SourceError(f"{self.source.path}: `columns`: column {name!r} {message}")
-            own[name] = replace(
-                known, optional=known.optional and column.optional, presence=known.presence and column.presence
-            )
+            may_lack, presence = known.optional and column.optional, known.presence and column.presence
+            own[name] = replace(known, optional=may_lack, presence=presence)
         return own
 
     def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:

@@ -66,10 +66,7 @@ MEASURED = {"boxes", "shapes", "keypoints"}  # the columns with numbers for an i
 
 
 def read_open_images(files: Files, root: str, paths: Sequence[str], images: Sequence[str], names: Names) -> Found:
-    """Reads the boxes of existing images by name, from Open Images' CSV (`train-annotations-bbox.csv`).
-
-    Raises: SourceError: a file is not such a CSV; OSError.
-    """
+    """Reads existing images' boxes from Open Images' CSV. Raises: SourceError: a file is no such CSV; OSError."""
     stems = [posixpath.splitext(posixpath.basename(path))[0] for path in images]
     first = dict(zip(reversed(stems), reversed(images), strict=True))
     ids = [stem if first[stem] is path else path for stem, path in zip(stems, images, strict=True)]
@@ -232,10 +229,8 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
             return replace(found, notes=[*found.notes, *listed.notes()])
         by_key = {annotated_rows.image_key(join(root, file.path)): file for file in inputs}
         pairs = {path: by_key.get(annotated_rows.image_key(join(image_root, path))) for path in there}
-        rows = [
-            AnnotatedRow(path, None, file and file.path, bytes=file.bytes if file else 0)
-            for path, file in pairs.items()
-        ]
+        each = ((path, file.path, file.bytes) if file else (path, None, 0) for path, file in pairs.items())
+        rows = [AnnotatedRow(path, file=file, bytes=size) for path, file, size in each]
         used = {file.path for file in pairs.values() if file}
         if rows and not used:
             raise SourceError(

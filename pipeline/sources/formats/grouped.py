@@ -248,9 +248,8 @@ class GroupedReader(SourceReader[RowsOptions]):
         chunks = [Chunk(0, 0, "", len(each), each) for each in packed]
         made = f"rows of the tables, joined by `{', '.join(self.source.group)}`: {groups.rows:,}, to {count:,} rows"
         bare = [f"rows with a class, but without numbers such as boxes, left out: {groups.bare:,}"] * (groups.bare > 0)
-        return replace(
-            plan, chunks=chunks, rows=count, notes=[*plan.notes, made, *bare], is_exact=True, referred_bytes=0
-        )
+        notes = [*plan.notes, made, *bare]
+        return replace(plan, chunks=chunks, rows=count, notes=notes, is_exact=True, referred_bytes=0)
 
     def parse(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[TypedRows]:
         """Reads a chunk's rows; the default key is the group's value."""

@@ -45,13 +45,10 @@ from recordmill.transforms.base.columns import Column, Columns, ColumnType
 
 PEEKED_LINES = 1_000
 PEEKED_BYTES = 1 << 20  # 1 MiB
-SAMPLE_BYTES = 64 << 10  # 64 KiB, to estimate the number of rows
-COMPRESSED_SAMPLE_BYTES = 4 << 20  # 4 MiB, decompressed: several bzip2 blocks of 900 KB
 LEAVES = {str: pa.string(), int: pa.int64(), bool: pa.bool_(), float: pa.float64()}
 UNKNOWN = 1, pa.string()  # the list depth and type of values that are all null or empty lists
 LIST = re.compile(rb'"([A-Za-z_]\w*+)"\s*+:\s*+\[\s*+\{')  # the key of a list of objects
 AS_JSON = ": `format: json, rows: '{}'` reads it"
-COUNTED_BYTES = 1 << 20  # read at once to count lines
 LATIN = "latin-1"  # a character a byte: positions are bytes, and invalid UTF-8 stays
 BATCH_ROWS = 16_384
 JsonOf = TypeVar("JsonOf", bound=EncodedOptions)
@@ -194,9 +191,9 @@ def estimated_rows(files: Files, path: str, total_bytes: int) -> int:
     with files.open(path) as file, naming_damage(path):
         if name := codec(path):
             plain = pa.CompressedInputStream(pa.PythonFile(file, "r"), name)
-            sample, whole = plain.read(COMPRESSED_SAMPLE_BYTES), file.tell()
+            sample, whole = plain.read(4 << 20), file.tell()  # several bzip2 blocks of 900 KB
         else:
-            sample = file.read(SAMPLE_BYTES)
+            sample = file.read(64 << 10)
             whole = sample.rfind(b"\n") + 1 or len(sample)  # a line, or its beginning
     return max(1, round(total_bytes * max(1, sample.count(b"\n")) / max(1, whole)))
 
@@ -205,7 +202,7 @@ def counted_rows(files: Files, path: str, encoding: str) -> int:
     """Counts a file's lines, including blank ones; about 1 s a GB, decompressed."""
     rows, last = 0, b"\n"
     with naming_damage(path), open_utf8(files, path, encoding) as file:
-        while block := file.read(COUNTED_BYTES):
+        while block := file.read(READ_BYTES):
             rows += block.count(b"\n")
             last = block[-1:]
     return rows + (last != b"\n")

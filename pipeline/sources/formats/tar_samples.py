@@ -6,10 +6,6 @@ take.
 A sample is consecutive members with the same name up to its first dot, by WebDataset's own rule: `train/0001.seg.png`
 has the key `train/0001` and the extension `seg.png`, in small letters. Members without such a name, such as `README` or
 `.DS_Store`, and irregular files, such as links, belong to no sample.
-
->>> with open("shard.tar", "rb") as file:                  # doctest: +SKIP
-...     print([(member.name, member.offset_data, member.size) for member in Tar(file, 10_240)])
-[('cat/1.jpg', 512, 4711)]
 """
 
 import re

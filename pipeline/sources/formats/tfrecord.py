@@ -46,7 +46,6 @@ BYTES, PIECES = "bytes_list", "pieces"
 ARROW = {BYTES: pa.binary(), PIECES: pa.binary(), "float_list": pa.float32(), "int64_list": pa.int64()}
 """Arrow types by kind of values; `PIECES` are ready references to images."""
 HEAD = 64  # bytes of an image, enough to find it
-BLOCK_RECORDS = 8192
 HEAD_RECORDS, HEAD_BYTES = 1_000, 1 << 20  # read by the plan
 NO_EXAMPLE = Fault("malformed_row", "the record is not a tf.train.Example, or has no features")
 ValuesOfKind = tuple[list[int], list[int], list[Any]]  # their rows, the number of each row's, and all values
@@ -169,7 +168,7 @@ class TFRecordReader(ArchiveReader[TFRecord]):
             if part.start:
                 opened.seek(part.start)
             records = frames(Inflated(opened) if part.size is None else opened, part.start, part.end)
-            for batch in batches(records, lambda at: len(at[1]) if isinstance(at[1], bytes) else 0, BLOCK_RECORDS):
+            for batch in batches(records, lambda at: len(at[1]) if isinstance(at[1], bytes) else 0, 8192):
                 yield _typed_rows(batch, first, file, columns, key is None, said)
                 first += len(batch)
 

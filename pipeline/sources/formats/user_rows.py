@@ -66,7 +66,6 @@ class UserRowsReader(SourceReader[UserRows]):
         return Plan(chunks, count, weight * count // len(first), inputs, notes)
 
     def parse(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[TypedRows]:
-        """Reads a part's rows."""
         base = (self.image_root(files), "")
         for batch in batches((_values(row, columns) for row in self._each(chunk)), _bytes, BLOCK_ROWS):
             rows = {position: row for position, row in enumerate(batch) if isinstance(row, list)}

@@ -31,9 +31,7 @@ from recordmill.pipeline.sources.typing.values import typed_values
 from recordmill.transforms.base.columns import Column, Columns, ColumnType, ImageBase
 
 KEY = "__key__"
-BLOCK_SAMPLES = 4096
 HEAD_SAMPLES = 100  # read by the plan
-GZIP = (".gz", ".tgz")
 
 
 @dataclass
@@ -97,7 +95,7 @@ class WebDatasetReader(ArchiveReader[WebDataset]):
             if file is None or inner is not None or column.type is not ColumnType.IMAGE
         )
         read = _read(files, path, chunk.work, wanted)
-        for batch in batches(read, _bytes, BLOCK_SAMPLES):
+        for batch in batches(read, _bytes, 4096):
             good, broken, broken_keys, faults = dict[int, TarSample](), Faults(), dict[int, str | None](), Faults()
             for position, sample in enumerate(batch):
                 if isinstance(sample, str):
@@ -116,7 +114,7 @@ class WebDatasetReader(ArchiveReader[WebDataset]):
 
 
 def _size(file: FileInfo) -> int | None:
-    return None if file.path.lower().endswith(GZIP) else file.bytes
+    return None if file.path.lower().endswith((".gz", ".tgz")) else file.bytes
 
 
 def _look(files: Files, root: str, chunk_bytes: int, file: FileInfo) -> FileLook:
@@ -227,10 +225,10 @@ class SampleColumn:
 
     def _of_members(self, members: list[Member], faults: Faults) -> pa.Array:
         if self._column.type is ColumnType.IMAGE:
-            made = [
-                inline(each.data or b"") if self._file is None else to_piece(self._file, each.offset, each.size)
-                for each in members
-            ]
+            if self._file is None:
+                made = [inline(each.data or b"") for each in members]
+            else:
+                made = [to_piece(self._file, each.offset, each.size) for each in members]
             references = pa.array(made, pa.binary(), mask=np.array([not each.size for each in members], bool))
             return lists_of_one(references) if self._column.many else references
         data = [member.data or b"" for member in members]

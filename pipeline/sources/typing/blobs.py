@@ -24,8 +24,6 @@ from recordmill.transforms.base.columns import Column, ColumnType
 
 OBJECTS = "a list of objects, or its JSON"
 NULL = "the array holds a null"
-PYTHON_NAMES = {bool: "a boolean", int: "an integer", float: "a float", str: "a string", dict: "an object"}
-"""Names of types in messages, like those of Arrow's types."""
 
 
 def python_blobs(name: str, column: Column, values: Sequence[object], faults: Faults) -> pa.Array:
@@ -67,8 +65,10 @@ def _objects(value: Any) -> bytes | None:
             return None
         objects = value.tolist() if isinstance(value, np.ndarray) else value
         if isinstance(objects, list | tuple) and all(isinstance(each, Mapping | list | tuple) for each in objects):
-            text = json.dumps(objects, default=_plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-            return encoded(text)
+            plain = lambda each: dict(each) if isinstance(each, Mapping) else each.tolist()  # noqa: E731
+            return encoded(
+                json.dumps(objects, default=plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+            )
     except (AttributeError, TypeError, ValueError, RecursionError):
         pass  # no JSON
     found = "another list" if isinstance(given, list | tuple) else _type_name(type(given))
@@ -81,7 +81,8 @@ def _plain(value: Any) -> Any:
 
 
 def _type_name(kind: type) -> str:
-    return PYTHON_NAMES.get(kind, f"a value of the type {kind.__name__}")
+    names = {bool: "a boolean", int: "an integer", float: "a float", str: "a string", dict: "an object"}
+    return names.get(kind, f"a value of the type {kind.__name__}")  # like Arrow's types in messages
 
 
 def _array(layout: ArrayLayout, value: Any) -> bytes | None:

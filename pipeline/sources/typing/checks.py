@@ -84,7 +84,8 @@ def check_column(name: str, column: Column, values: pa.Array, faults: Faults) ->
         numbers = pc.list_flatten(values).fill_null(0).to_numpy(zero_copy_only=False)
         is_wrong = (positions_of(0, counts) % 3 == 2) & ~np.isin(numbers, (0, 1, 2))
         wrong = np.bincount(np.repeat(np.arange(len(counts)), counts), is_wrong, len(counts)) > 0
-        add_faults(faults, wrong, Fault("wrong_type", VISIBILITY, name))
+        message = "a visibility, the third number of a key point, is neither 0, 1 nor 2"
+        add_faults(faults, wrong, Fault("wrong_type", message, name))
     return values
 
 
@@ -137,7 +138,6 @@ class ValueCheck:
     is_absence: bool = False  # whether it finds missing values: no fault in an optional column
 
 
-VISIBILITY = "a visibility, the third number of a key point, is neither 0, 1 nor 2"
 IN_LIST = "in the list: "  # begins messages about a list's value
 ABSENT = ValueCheck("missing_value", "the column is absent, null or empty", absent, is_absence=True)
 TOO_LARGE = ValueCheck("too_large", "the text is longer than 64 MiB", _is_too_long)
