@@ -117,8 +117,7 @@ def _read(dataset: DatasetVersion, splits: Sequence[str], shared: Counter[tuple[
     for _, shard in chosen:
         with _opened(dataset, shard) as opened:
             for start in range(0, len(opened.starts), TOGETHER):
-                hashes = hash_keys(_keys_of(dataset.manifest, opened, start, start + TOGETHER))
-                keys.append(np.stack(hashes[:2], 1))
+                keys.append(np.stack(hash_keys(_keys_of(dataset.manifest, opened, start, start + TOGETHER))[:2], 1))
             data, ends = opened.data, opened.ends
             if isinstance(data, AdoptedFile):
                 data, _, ends = data.gather(ends - FOOTER_BYTES, ends) if len(ends) else (b"", ends, ends)
@@ -126,8 +125,7 @@ def _read(dataset: DatasetVersion, splits: Sequence[str], shared: Counter[tuple[
             footers = np.frombuffer(data, np.uint8)[places].copy().view("<u4").ravel()
             lengths = (opened.ends - opened.starts).astype(np.uint64)
             contents.append(footers.astype(np.uint64) << np.uint64(32) | lengths & np.uint64(0xFFFFFFFF))
-    counts = [shard.records for _, shard in chosen]
-    of_shard = np.repeat(np.arange(len(chosen)), counts)
+    of_shard = np.repeat(np.arange(len(chosen)), [shard.records for _, shard in chosen])
     of_split = np.array([splits.index(name) for name, _ in chosen], np.int64)[of_shard]
     hashed, firsts = np.concatenate(keys), np.arange(len(of_shard))
     if any(split.source_rows is not None for split in dataset.manifest.splits.values()):
@@ -191,8 +189,7 @@ def _pairs(old: _RowsOfVersion, new: _RowsOfVersion) -> tuple[Ints, Ints]:
     """Returns the numbers of the rows in both; pairs repeated keys in order."""
     keys = np.concatenate([old.keys, new.keys])
     is_new = np.arange(len(keys)) >= len(old.keys)
-    splits = np.concatenate([old.splits, new.splits])
-    order = np.lexsort((splits, is_new, keys[:, 1], keys[:, 0]))
+    order = np.lexsort((np.concatenate([old.splits, new.splits]), is_new, keys[:, 1], keys[:, 0]))
     keys, is_new = keys[order], is_new[order]
     starts = np.concatenate([[True], (keys[1:] != keys[:-1]).any(1)])[: len(keys)]
     group = np.cumsum(starts) - 1

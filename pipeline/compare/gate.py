@@ -11,7 +11,7 @@ are usual for the same span in later versions, until exceeded.
 """
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -29,6 +29,7 @@ from recordmill.pipeline.dataset.manifest import Location, Manifest
 from recordmill.pipeline.dataset.paths import read_inner
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.safe_text import count
+from recordmill.pipeline.sources.batches import by_key
 from recordmill.pipeline.versions.base import Base
 from recordmill.transforms.base.kinds import read_description
 
@@ -100,9 +101,7 @@ class Usual:
     def after(self, new: Iterable[Figure], rows: Mapping[str, int]) -> "Usual":
         """Returns the next version's entry: adds the new spans' rows and figures, and drops the oldest by name."""
         all_rows = dict(sorted({**self.rows, **rows}.items()))
-        new, alike = list(new), defaultdict[str, list[str]](list)  # the series of like names
-        for name in all_rows:
-            alike[_shape(name)].append(name)
+        new, alike = list(new), by_key(all_rows, _shape)  # the series of like names
         ends = {shape: -(HOURS if shape.endswith("T00") else DAYS) for shape in alike}
         last = {name: name for shape, names in alike.items() for name in names[ends[shape] :]}
         near = [each for each in new if each.limit is not None and each.value * SLACK > each.limit]
@@ -213,8 +212,7 @@ def gate_entry(spec: "Spec", base: Base, folder: Location, manifest: Manifest) -
     if not Usual.of(before.manifest).is_whole:
         names = [name for name, span in before.manifest.spans.items() if not span.members][-DAYS:]
         with suppress(DatasetError):  # if one is damaged, only limits decide
-            profiles = {name: _profile(before.folder, before.manifest, name) for name in names}
-            before = replace(before, spans=profiles)
+            before = replace(before, spans={name: _profile(before.folder, before.manifest, name) for name in names})
     after = ComparedVersion.read(folder, manifest)
     known = {key for span in before.manifest.spans.values() for key in (span.key, *span.members.values())}
     keys = {name: {*span.members.values()} or {span.key} for name, span in manifest.spans.items()}
