@@ -88,8 +88,7 @@ class RowSample:
 
     def places(self) -> list[tuple[int, bytes]]:
         """Lists the group and key of each good row: within a group, all rows of a key but the first are rejected."""
-        columns = (self.column(name).to_pylist() for name in ("@group", "@key"))
-        return list(zip(*columns, strict=True))
+        return list(zip(*(self.column(name).to_pylist() for name in ("@group", "@key")), strict=True))
 
     def column(self, name: str) -> pa.ChunkedArray:
         """Returns a column of all good rows."""
