@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -252,11 +253,9 @@ class RecordChecks:
         records = batch.records
         is_alike = sum(map(len, records)) <= SMALL * len(records) and records and walk(records, {}) is not None
         looked_at = records[:1] if is_alike else records
-        try:
+        with suppress(Malformed, RowError):  # reported below, record by record
             if self._is_adopted or all(sorted(names_of(record)) == self._names for record in looked_at):
                 return batch, parse(records, self._features)
-        except (Malformed, RowError):  # reported below, record by record
-            pass
         faults = [self._fault(record) for record in records]
         for row, fault in enumerate(faults):
             if fault is not None:
