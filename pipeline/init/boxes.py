@@ -7,6 +7,7 @@ of their object in the next line, a column or a row further.
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -170,10 +171,9 @@ def _are_runs(texts: Reading) -> bool:
 
 def _counts(text: str, pixels: int) -> list[int]:
     """Returns COCO's counts of runs; none if they are no runs in so many pixels."""
-    try:
+    with suppress(ValueError, ImageError):
         return counts_of_runs(text, pixels).tolist() if " " in text else []
-    except (ValueError, ImageError):
-        return []
+    return []
 
 
 def guess_runs(sample: SourceSample) -> dict[str, Guess]:

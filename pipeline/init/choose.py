@@ -110,8 +110,7 @@ def valid_name(text: str, default: str) -> str:
     'mull_data'
     """
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
-    name = re.sub(r"[^A-Za-z0-9]+", "_", plain).strip("_").lstrip("0123456789_")
-    return name[:100] or default
+    return re.sub(r"[^A-Za-z0-9]+", "_", plain).strip("_").lstrip("0123456789_")[:100] or default
 
 
 def feature_names(columns: Iterable[str]) -> dict[str, str]:
@@ -129,11 +128,9 @@ def feature_names(columns: Iterable[str]) -> dict[str, str]:
 
 def _guesses(sample: SourceSample) -> dict[str, Guess]:
     """Guesses each column by the first detector that knows it, images first; skips columns inside a guessed one."""
-    guesses: dict[str, Guess] = {}
-    for name in sample.names:
-        if not name or name.startswith("@"):
-            why = "names that begin with @ are reserved" if name else "a column without a name"
-            guesses[name] = left_out(name, why)
+    why = "names that begin with @ are reserved"
+    odd = (name for name in sample.names if not name or name.startswith("@"))
+    guesses = {name: left_out(name, why if name else "a column without a name") for name in odd}
     for name in sample.names:  # an unnamed index: whole numbers, in CSV the first column of a file
         if INDEX_LEVEL.fullmatch(name) or name == sample.names[0] == INDEX_OF_CSV:
             numbers = sample.read(name, ColumnType.INTEGER)

@@ -269,8 +269,7 @@ def guess_mask(sample: SourceSample, item: Guess, name: str, image: Guess) -> Gu
         return replace(item, options={**options, "classes": (list(names), why), "colors": (names, "")})
     known, usual = sorted(found), SURE.get(tuple(sorted(found)))
     if known and known[-1] >= LEVELS:
-        pixel = ("uint16", f"{len(known):,} values to {known[-1]:,} {of}")
-        return replace(item, options={**options, "dtype": pixel})
+        return replace(item, options={**options, "dtype": ("uint16", f"{len(known):,} values to {known[-1]:,} {of}")})
     why = f"the values {of}, by pixels {_shares(found)}; {YOURS}"
     if usual is None and len(known) > 2 and known[-1] == IGNORED != known[-2] + 1 and known[-2] < SPARSE * len(known):
         options["ignore"] = (IGNORED, f"by custom; {found[IGNORED] / found.total():.1%} of the pixels")

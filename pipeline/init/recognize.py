@@ -14,7 +14,7 @@ from recordmill.pipeline.init.belonging import Joined
 from recordmill.pipeline.init.beside import find_beside, image_lists, in_folders, part_doubts
 from recordmill.pipeline.init.doubts import DAY, Doubt, UnknownDataError, Written, document_doubts, folder_doubts
 from recordmill.pipeline.safe_text import count
-from recordmill.pipeline.sources.batches import spread
+from recordmill.pipeline.sources.batches import by_key, spread
 from recordmill.pipeline.sources.encoded import BYTE_ORDER_MARK, naming_damage, open_plain, uncompressed_name
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.annotated_rows import image_key
@@ -237,10 +237,10 @@ def _tables(
     """Finds a table that names images for each split, or one named as their folder; and others that may name them."""
     names = {posixpath.basename(file.path) for file in images}
     names |= {stem for stem in (posixpath.splitext(name)[0] for name in names) if not stem.isdecimal()}
-    cells, alike = {name.encode() for name in names}, dict[str, list[FileInfo]]()
+    cells = {name.encode() for name in names}
     tables = {file.path: file for file in left if format_by_name(file.path) in NAMING}
-    for path, file in tables.items():  # `train_labels.csv`, or `train/_annotations.csv`
-        alike.setdefault(SPLIT_NAME.sub("*", path[len(folder) :].lower()), []).append(file)
+    # `train_labels.csv`, or `train/_annotations.csv`
+    alike = by_key(tables.values(), lambda file: SPLIT_NAME.sub("*", file.path[len(folder) :].lower()))
     found = (by_split(some, lambda file: file.path[len(folder) + 1 :].split("/")) for some in alike.values())
     best = max(found, key=len, default={})
     alone: list[SourceFiles] = [(some[0].path, split, some) for split, some in best.items() if len(some) == 1]
