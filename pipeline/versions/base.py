@@ -140,8 +140,7 @@ class Forgotten:
 
     @cached_property
     def _positions(self) -> Hashes:
-        numbers = np.frombuffer(b"".join(self.digests), ">u8").reshape(-1, 3)
-        return numbers[:, 1].astype(np.uint64)
+        return np.frombuffer(b"".join(self.digests), ">u8").reshape(-1, 3)[:, 1].astype(np.uint64)
 
     def holds(self, key: bytes) -> bool:
         """Whether a key was forgotten."""
@@ -153,8 +152,7 @@ class Forgotten:
 
     def are_left_out_of(self, manifest: Manifest) -> bool:
         """Whether a version was made without the keys of this list."""
-        entry = manifest.provenance.get(FORGOTTEN) or {}
-        return str(entry.get("keys_sha256", "")) == self.sha256
+        return str((manifest.provenance.get(FORGOTTEN) or {}).get("keys_sha256", "")) == self.sha256
 
     def rows_key(self, key: str) -> str:
         """Makes the key of a build without these rows from the key of one with them."""
@@ -191,8 +189,7 @@ def places(manifest: Manifest | None) -> set[tuple[str, str, int]]:
 
 def source_key_of(manifest: Manifest) -> str:
     """Returns the source key of a version with all rows, forgotten ones included."""
-    entry = manifest.provenance.get(FORGOTTEN) or {}
-    return str(entry.get("source_key", manifest.source_key))
+    return str((manifest.provenance.get(FORGOTTEN) or {}).get("source_key", manifest.source_key))
 
 
 def read_forgotten(store: Store) -> Forgotten:

@@ -125,8 +125,7 @@ def needs_of(store: Store, but: Collection[str] = ()) -> Needs:
 
 def remove_unneeded(store: Store, folder: str, needs: Needs) -> None:
     """Removes a version's folder, or only its unneeded files."""
-    names = store.sizes(folder)
-    needed = {*needs.of(folder, names)}
+    needed = {*needs.of(folder, store.sizes(folder))}
     if not needed:
         store.remove(folder, MANIFEST_FILE)
     else:

@@ -16,7 +16,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from recordmill.pipeline import VERSION
@@ -140,14 +140,11 @@ def read_history(output: str) -> list[Entry]:
 
 def _parse(content: Content | None) -> list[Entry]:
     """Skips lines other than JSON objects, and everything before the last 64 MiB: only manual edits cause them."""
-    entries = []
+    entries = list[Entry]()
     for line in content.data[-16 * MOST_BYTES :].splitlines() if content else ():
-        try:
+        with suppress(ValueError, RecursionError):
             entry = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(entry, dict):
-            entries.append(entry)
+            entries += [entry] if isinstance(entry, dict) else []
     return entries
 
 

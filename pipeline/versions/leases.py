@@ -72,11 +72,10 @@ def this_process() -> Holder:
 
 
 def _boot() -> str:
-    try:
+    with suppress(OSError):  # not Linux: rely on the beat
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:  # not Linux: rely on the beat
-        return ""
+    return ""
 
 
 def _started(process: int) -> str | None:
@@ -165,10 +164,9 @@ def take_over(store: Store, name: str, dead: Holder | None = None) -> Lease | No
     if holder is not None and not holder.is_dead() and holder != dead:
         return None
     me = this_process()
-    try:
+    with suppress(Conflict):
         return Lease(store, name, me, store.write_if(_path(name), _text(me), content.tag if content else None))
-    except Conflict:
-        return None
+    return None
 
 
 def holders(store: Store) -> dict[str, Holder]:

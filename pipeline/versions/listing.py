@@ -163,8 +163,7 @@ def choose(
             kept[version] = f"it was live until {until}, in the future: a clock was ahead; `--grace 0` removes it"
         elif grace > 0 and age < grace:
             kept[version] = f"it was live until {until}: its grace is not over"
-    gone = [version for version in graces if version not in kept]
-    return marked(replace(latest, retired=retired), gone), kept
+    return marked(replace(latest, retired=retired), [version for version in graces if version not in kept]), kept
 
 
 def marked(latest: Latest, versions: Collection[str]) -> Latest:

@@ -123,11 +123,10 @@ def find_version(output: str, source_key: str, fits: Callable[[Manifest], bool] 
 
 def live_version(output: str) -> str | None:
     """Returns the live version's name; None without one, or if `LATEST` is broken."""
-    try:
+    with suppress(OutputError):
         latest = latest_of(open_store(output))
-    except OutputError:
-        return None
-    return latest.version if latest else None
+        return latest.version if latest else None
+    return None
 
 
 def publish(base: Base, assembled: str, manifest: Manifest, lease: Lease, *, live: bool) -> Manifest:
@@ -138,11 +137,9 @@ def publish(base: Base, assembled: str, manifest: Manifest, lease: Lease, *, liv
     """
     store, name = open_store(base.output), manifest.version
     for version in free_names(name):
-        try:
+        with suppress(Conflict):  # another version has the same second and prefix of the build key
             manifest = _publish(store, base, assembled, replace(manifest, version=version), lease, live)
-        except Conflict:  # another version has the same second and prefix of the build key
-            continue
-        break
+            break
     end_uploads(base.output, manifest.build_key)
     return manifest
 

@@ -9,7 +9,7 @@ share change this way.
 
 import importlib
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, BinaryIO, ClassVar, Protocol, Self
@@ -153,10 +153,12 @@ class Store(Protocol):
         """Deletes an object if it exists and still has the tag, if given."""
 
     def locked(self) -> AbstractContextManager[None]:
-        """Excludes other writers if the store has locks; otherwise callers rely on tags."""
+        """Excludes other writers if the store has locks, as no bucket has; otherwise callers rely on tags."""
+        return nullcontext()
 
     def claim(self, folder: str, claim: bytes) -> None:
         """Takes an empty folder of a bucket; does nothing on a disk. Raises: Conflict: it is claimed, or not empty."""
+        return
 
     def newest(self, folder: str) -> datetime | None:
         """Returns the time of the newest object below an unfinished folder; None if folders appear atomically."""
@@ -179,6 +181,7 @@ class Store(Protocol):
 
     def strays(self, *, remove: bool) -> dict[str, int]:
         """Lists, and removes on request, remains of killed writers: their bytes by name."""
+        return {}
 
 
 @contextmanager

@@ -246,11 +246,6 @@ class BucketStore(base.Store):
         with base.refusals(f"{self.scheme}://{self._bucket_name}/{prefix}".rstrip("/"), "read"):
             return gathered(self._list(prefix, delimiter))
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Does nothing: object stores lack locks."""
-        yield
-
     def stage(self, assembled: str, folder: str, claim: bytes) -> None:
         """Writes a claim, unless this build already did, then uploads every file."""
         before = self.read(f"{folder}/{base.CLAIM_FILE}")
@@ -296,10 +291,6 @@ class BucketStore(base.Store):
 
     def abort_uploads(self, folder: str) -> None:
         """Removes parts of unfinished uploads below a folder, if the store keeps them."""
-
-    def strays(self, *, remove: bool) -> dict[str, int]:
-        """Returns an empty dict: interrupted writes leave no objects."""
-        return {}
 
     def _settle(self, name: str, data: bytes) -> str:
         """Decides after a refused write, which may be the library's retry after a lost answer."""

@@ -286,9 +286,6 @@ class LocalStore(base.Store):
                         os.unlink(self._root / LOCK_FILE)
                     os.close(lock.file)
 
-    def claim(self, folder: str, claim: bytes) -> None:
-        """Does nothing."""
-
     def stage(self, assembled: str, folder: str, claim: bytes) -> None:
         """Fsyncs the files in place."""
         with self._refusals("written"):
