@@ -81,11 +81,7 @@ def path_key(path: str) -> bytes:
 
 def is_utf8(path: str) -> bool:
     """Whether a file's name is UTF-8: POSIX allows any bytes, and Python decodes others to surrogates."""
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return path.encode(errors="ignore").decode() == path
 
 
 def join(root: str, path: str) -> str:

@@ -49,10 +49,9 @@ def is_installed(name: str) -> bool:
 
 
 def _imported(top: str) -> ModuleSpec | None:
-    try:
+    with suppress(ImportError, ValueError):
         return importlib.util.find_spec(top)
-    except (ImportError, ValueError):
-        return None
+    return None
 
 
 def _folders() -> Iterator[str]:

@@ -100,8 +100,7 @@ def lists_of(names: Sequence[str], objects: Sequence[tuple[Any, ...]]) -> Lists 
     for bound, count in ((bounds.OBJECTS, len(objects)), (bounds.POINTS, numbers)):
         if count > bound.most:
             return Fault(bound.reason, bound.beyond(count))
-    flat = {name: [*chain.from_iterable(lists[name])] for name in ("boxes", "keypoints") if name in lists}
-    return lists | flat
+    return lists | {name: [*chain.from_iterable(lists[name])] for name in ("boxes", "keypoints") if name in lists}
 
 
 class ImageList:

@@ -159,9 +159,8 @@ class ConllReader(TableReader[Conll]):
                 good, faults, typed = [each for each in batch if not each.fault], Faults(), dict[str, pa.Array]()
                 broken = {each.fault[0] - done: each.fault[1] for each in batch if each.fault}
                 for name, column in columns.items():
-                    typed[name] = typed_values(
-                        name, column, self._values(name, good, chunk), base, faults, as_cells=True
-                    )
+                    values = self._values(name, good, chunk)
+                    typed[name] = typed_values(name, column, values, base, faults, as_cells=True)
                 keys = map(content_digest, (b"\n".join(map(b"\t".join, each.cells)) for each in good))
                 lines = np.array([each.line for each in good], np.int64)
                 yield TypedRows(typed, sentences.lines - done, faults, lines - done, keys, broken)

@@ -269,8 +269,7 @@ class RecordRange(FileRange):
         encodings without visible lines, stay whole. Raises: SourceError: the encoding is wrong.
         """
         path = f"{root}/{file.path}"
-        can_cut = encoded.can_start_anywhere(path, self.encoding)
-        parts = -(-file.bytes // chunk_bytes) if can_cut else 1
+        parts = -(-file.bytes // chunk_bytes) if encoded.can_start_anywhere(path, self.encoding) else 1
         starts, wanted = [self], np.array([file.bytes * part // parts for part in range(1, parts)], np.int64)
         seen = -self.head
         for records, first, line in all_records(files, path, self.encoding, self.dialect):

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -149,8 +149,7 @@ class Groups:
         for number in np.flatnonzero(np.diff(filled) > OBJECTS.most).tolist():
             self._faults[number] = Fault(OBJECTS.reason, OBJECTS.beyond(int(filled[number + 1] - filled[number])))
         for name, column in self._columns.items():
-            pieces = [part.pop(name) for part in self._parts]
-            values = pa.chunked_array(pieces).unify_dictionaries().combine_chunks()
+            values = pa.chunked_array([part.pop(name) for part in self._parts]).unify_dictionaries().combine_chunks()
             columns[name] = _lists(values, lists, filled) if column.many else self._single(name, values, order, every)
         keys = [key if isinstance(key, str) else None for key in self._ids]
         return Joined(keys, self._places, columns, self._faults)
@@ -186,8 +185,7 @@ def _filled(values: pa.Array) -> Any:
 
 def _empty(values: pa.Array) -> Any:
     """Marks what is missing, or an empty text."""
-    is_text = pt.is_string(values.type)
-    return np.asarray(pc.equal(values, "").fill_null(True)) if is_text else ~_filled(values)
+    return np.asarray(pc.equal(values, "").fill_null(True)) if pt.is_string(values.type) else ~_filled(values)
 
 
 def _lists(values: pa.Array, rows: Ints, bounds: Ints) -> tuple[pa.Array, Ints]:
@@ -260,5 +258,4 @@ class GroupedReader(SourceReader[RowsOptions]):
 
     def locate(self, chunk: Chunk, position: int) -> Place:
         """Returns the first row of a group in the tables."""
-        place: Place = unpacked(chunk.work)[2][position]
-        return place
+        return cast(Place, unpacked(chunk.work)[2][position])

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.pipeline.sources import formats, source_reader
-from recordmill.pipeline.sources.batches import BLOCK_BYTES, cut, even_parts, pack
+from recordmill.pipeline.sources.batches import BLOCK_BYTES, by_key, cut, even_parts, pack
 from recordmill.pipeline.sources.faults import Fault, Faults, SourceError
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.formats import image_fields
@@ -98,9 +98,7 @@ def _typed(name: str, column: Column, values: list[Any], root: str, paths: Seque
     """Makes a column from JSON values; image paths are relative to the JSON file's folder."""
     if column.type is not ColumnType.IMAGE:
         return typed_objects(name, column, values, (root, ""), faults)
-    folders = dict[str, list[int]]()
-    for row, path in enumerate(paths):
-        folders.setdefault(posixpath.dirname(path), []).append(row)
+    folders = by_key(range(len(paths)), lambda row: posixpath.dirname(paths[row]))
     groups = [
         (rows, partial(typed_objects, name, column, [values[row] for row in rows], (root, folder)))
         for folder, rows in folders.items()

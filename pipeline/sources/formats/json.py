@@ -28,7 +28,7 @@ import pyarrow.types as pt
 from recordmill.pipeline.dataset.placement import content_digest
 from recordmill.pipeline.errors import did_you_mean, listed
 from recordmill.pipeline.sources import encoded
-from recordmill.pipeline.sources.batches import batches
+from recordmill.pipeline.sources.batches import batches, by_key
 from recordmill.pipeline.sources.encoded import Lines, codec, is_utf8, naming_damage, open_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults, NoRowError, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
@@ -119,9 +119,7 @@ class JsonLinesReader(ObjectsReader[JsonLines]):
         if has_images(columns):  # the count selects the images to measure: it must not depend on the order of files
             count = sum(counted_rows(files, join(root, file.path), self.source.encoding) for file in inputs)
             return Plan(chunks, count, names=names)
-        alike: dict[str | None, list[FileInfo]] = {}
-        for file in inputs:
-            alike.setdefault(codec(file.path), []).append(file)
+        alike = by_key(inputs, lambda file: codec(file.path))
         sizes = [(join(root, some[0].path), sum(file.bytes for file in some)) for some in alike.values()]
         return Plan(chunks, sum(estimated_rows(files, path, size) for path, size in sizes), names=names)
 

@@ -9,7 +9,7 @@ import codecs
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from recordmill.pipeline.errors import did_you_mean
@@ -194,10 +194,9 @@ def _skimmed(text: str, start: int) -> tuple[Any, int]:
 
 def _end(text: str, start: int) -> int | None:
     """Returns the end of a value; None if it is damaged, cut off or nested too deeply."""
-    try:
+    with suppress(json.JSONDecodeError, RecursionError):
         return _skimmed(text, start)[1]
-    except (json.JSONDecodeError, RecursionError):
-        return None
+    return None
 
 
 @contextmanager

@@ -109,8 +109,7 @@ class WebDatasetReader(ArchiveReader[WebDataset]):
                     good[position] = sample
             typed = {name: column.typed(list(good.values()), faults) for name, column in made.items()}
             keys = (path_key(sample.key) for sample in good.values())
-            positions = np.array(list(good), np.int64)
-            yield TypedRows(typed, len(batch), faults, positions, keys, broken, broken_keys)
+            yield TypedRows(typed, len(batch), faults, np.array(list(good), np.int64), keys, broken, broken_keys)
 
 
 def _size(file: FileInfo) -> int | None:

@@ -6,6 +6,7 @@ list may stand for an object's fields; kinds refuse it otherwise.
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
@@ -56,7 +57,7 @@ def _as_asked(column: Column, made: pa.Array) -> pa.Array:
 def _objects(value: Any) -> bytes | None:
     """Returns canonical JSON. Raises: ArrayError: no list of objects."""
     given = value
-    try:
+    with suppress(AttributeError, TypeError, ValueError, RecursionError):  # no JSON
         if isinstance(value, bytes | bytearray | memoryview):
             value = bytes(value).decode("utf-8", "surrogateescape")
         if isinstance(value, str):
@@ -65,12 +66,8 @@ def _objects(value: Any) -> bytes | None:
             return None
         objects = value.tolist() if isinstance(value, np.ndarray) else value
         if isinstance(objects, list | tuple) and all(isinstance(each, Mapping | list | tuple) for each in objects):
-            plain = lambda each: dict(each) if isinstance(each, Mapping) else each.tolist()  # noqa: E731
-            return encoded(
-                json.dumps(objects, default=plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-            )
-    except (AttributeError, TypeError, ValueError, RecursionError):
-        pass  # no JSON
+            text = json.dumps(objects, default=_plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+            return encoded(text)
     found = "another list" if isinstance(given, list | tuple) else _type_name(type(given))
     raise ArrayError(f"wanted {OBJECTS}, found {found}")
 
@@ -169,10 +166,8 @@ def _python_objects(name: str, values: pa.Array, faults: Faults) -> list[Any]:
     """Converts Arrow lists, strings or bytes to Python; None for a row that is not UTF-8, with a fault."""
     if pt.is_string(values.type) or pt.is_large_string(values.type) or pt.is_string_view(values.type):
         values = values.cast(pa.binary())
-    try:
+    with suppress(UnicodeDecodeError):
         return [_stated(each, values.type) for each in values.to_pylist(maps_as_pydicts="lossy")]
-    except UnicodeDecodeError:
-        pass
     rows = list[Any]()
     for row in range(len(values)):
         try:

@@ -55,8 +55,7 @@ def row_digests(columns: Mapping[str, pa.Array], unknown: Iterable[int]) -> pa.A
 
 def _parts(values: pa.Array) -> pa.Array:
     if pt.is_list(values.type):
-        lists = as_lists(lengths(values), _parts(pc.list_flatten(values)), absent(values))
-        values = pc.binary_join(lists, b"")
+        values = pc.binary_join(as_lists(lengths(values), _parts(pc.list_flatten(values)), absent(values)), b"")
     if pt.is_primitive(values.type):
         valid, numbers = values.buffers()
         values = pa.Array.from_buffers(pa.binary(8), len(values), [valid, numbers], offset=values.offset)
