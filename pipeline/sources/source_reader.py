@@ -169,9 +169,14 @@ class SourceReader(ABC, Generic[SourceOf]):
                 yield block
 
     def input_path(self, files: Files) -> Callable[[str], str]:
-        """Returns a function that maps a path of `Plan.inputs` to its full path; lists of images may lie anywhere."""
-        root = self.root(files)
-        return lambda path: path if "://" in path else f"{root}/{path}"
+        """Returns a function that maps a path of `Plan.inputs` to its full path: images have their own root."""
+        root, images = self.root(files), self.image_root(files)
+
+        def full(path: str) -> str:
+            is_whole = path.startswith("/") or "://" in path  # lists of images, and a user's files, may lie anywhere
+            return path if is_whole else join(images if may_be_image(path) else root, path)
+
+        return full
 
     @abstractmethod
     def plan_chunks(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
@@ -260,11 +265,6 @@ class TableReader(SourceReader[TableOf], Generic[TableOf]):
 
         Returns a plan without `bytes` and `inputs`; `names` include nested ones (`objects.bbox`). Raises SourceError.
         """
-
-    def input_path(self, files: Files) -> Callable[[str], str]:
-        """Returns a function that makes full paths: images have their own root."""
-        root, images = self.root(files), self.image_root(files)
-        return lambda path: join(images if may_be_image(path) else root, path)
 
     def plan_chunks(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
         """Lists and cuts the files. Raises: SourceError: no file, or an asked column is missing."""

@@ -10,7 +10,7 @@ which only the plan reads: its chunks carry their rows.
 import json
 import posixpath
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, ClassVar
@@ -284,11 +284,6 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
         """Returns the table and the image's number in it, or the image's annotation file, else the image."""
         row = chunk.work.rows[position]
         return row.file or row.image, row.number
-
-    def input_path(self, files: Files) -> Callable[[str], str]:
-        """Returns a function that makes full paths; class names and image lists may lie anywhere."""
-        inner = super().input_path(files)
-        return lambda path: path if path.startswith("/") or "://" in path else inner(path)
 
     def _patterns(self, files: Files) -> list[str]:
         if self.source.format in (*annotated_rows.PARSERS, "labelme") and files.is_folder(self.source.path):

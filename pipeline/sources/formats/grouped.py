@@ -224,9 +224,6 @@ class GroupedReader(SourceReader[RowsOptions]):
     def image_root(self, files: Files) -> str:
         return self.inner.image_root(files)
 
-    def input_path(self, files: Files) -> Callable[[str], str]:
-        return self.inner.input_path(files)
-
     def list_inputs(self, files: Files, columns: Columns) -> Sequence[FileInfo]:
         return self.inner.list_inputs(files, columns)
 

@@ -23,7 +23,7 @@ from recordmill.pipeline.sources.faults import Fault, Faults, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.options import UserRows
-from recordmill.pipeline.sources.paths import check_names, join, planning
+from recordmill.pipeline.sources.paths import check_names, planning
 from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, SourceReader, TypedRows
 from recordmill.pipeline.sources.typing.arrays import python_field, python_names
 from recordmill.pipeline.sources.typing.python_values import typed_objects
@@ -85,11 +85,6 @@ class UserRowsReader(SourceReader[UserRows]):
         each, end = _called(lambda: iter(rows), name, self.source.options), object()
         while (row := _called(lambda: next(each, end), name, self.source.options)) is not end:
             yield row
-
-    def input_path(self, files: Files) -> Callable[[str], str]:
-        """Returns a function that makes full paths: `inputs` may lie outside the root."""
-        root = self.root(files)
-        return lambda path: path if path.startswith("/") or "://" in path else join(root, path)
 
     def list_inputs(self, files: Files, columns: Columns) -> list[FileInfo]:
         """Lists the files of `inputs`. Raises: SourceError: a pattern matches none."""
