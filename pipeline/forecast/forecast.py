@@ -14,19 +14,12 @@ from recordmill.pipeline.build.attempt.failures import RejectPlaces
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.inputs.input_table import Listings
 from recordmill.pipeline.build.journal import DRY_RUN
-from recordmill.pipeline.build.plan.plan import (
-    BuildPlan,
-    NoSpaceError,
-    check_free_space,
-    make_plan,
-    planned_build,
-    size,
-)
+from recordmill.pipeline.build.plan.plan import BuildPlan, check_free_space, make_plan, planned_build, size
 from recordmill.pipeline.build.plan.under_way import Build
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.compare.versions import compare_ids, first_few, ids_of
 from recordmill.pipeline.dataset.manifest import Location, Manifest
-from recordmill.pipeline.errors import ExitCode
+from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.forecast.sample import ColumnView, PackForecast, RowSample, take_sample, view_of
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.safe_text import count, cut
@@ -197,7 +190,7 @@ def _space(plan: BuildPlan, planned: PlannedBuild, output: str | None) -> Iterat
         run, holds_shards = os.path.dirname(planned.scratch), output is None or is_local(output)
         if note := check_free_space(plan, run, holds_shards=holds_shards, holds_rows=not planned.inline):
             yield note, ExitCode.PUBLISHED
-    except NoSpaceError as error:
+    except UserError as error:
         yield str(error), error.exit_code
 
 

@@ -36,6 +36,7 @@ from recordmill.transforms.base.columns import Column, Columns, ColumnType, Imag
 UNREAD = "unused columns"
 EMPTY = "empty files, left out"
 FILES_AT_ONCE = 8
+ROW_BYTES = 2 << 10  # 2 KiB: the cost of an image's row; 8 MiB are 4,096 images
 IMAGES_CHUNK_BYTES = 64 << 20  # 64 MiB: 8 MiB would hold only a handful of images
 SourceOf = TypeVar("SourceOf", bound=SourceOptions)
 TableOf = TypeVar("TableOf", bound=TableOptions)

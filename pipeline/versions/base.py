@@ -21,16 +21,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from recordmill.pipeline.dataset import manifest as datasets
 from recordmill.pipeline.dataset.file_names import output_sizes, span_of_file
-from recordmill.pipeline.dataset.manifest import (
-    LATEST_FILE,
-    VERSIONS_FOLDER,
-    Json,
-    Latest,
-    Manifest,
-    read_manifest,
-    version_folder,
-)
+from recordmill.pipeline.dataset.manifest import LATEST_FILE, VERSIONS_FOLDER, Json, Latest, Manifest, version_folder
 from recordmill.pipeline.dataset.paths import Location
 from recordmill.pipeline.dataset.placement import Hashes, digest
 from recordmill.pipeline.errors import DatasetError
@@ -287,7 +280,7 @@ class Base:
         latest, live, fault = latest_of(store), None, ""
         if latest is not None:
             try:
-                live = read_manifest(version_folder(store.location, latest.version))
+                live = datasets.read_manifest(version_folder(store.location, latest.version))
             except DatasetError as error:
                 fault = str(error)
         if live is not None and name not in (None, live.name):

@@ -33,7 +33,7 @@ from recordmill.pipeline.sources.globs import escape, without_slash
 from recordmill.pipeline.sources.images import with_sides
 from recordmill.pipeline.sources.options import AnnotatedImages, Csv
 from recordmill.pipeline.sources.paths import join, note, path_key
-from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, TableReader, TypedRows, images_below
+from recordmill.pipeline.sources.source_reader import ROW_BYTES, Chunk, Key, Plan, TableReader, TypedRows, images_below
 from recordmill.pipeline.sources.typing.arrays import interleaved
 from recordmill.pipeline.sources.typing.python_values import json_object, typed_objects
 from recordmill.transforms.base.columns import Column, Columns, ColumnType
@@ -51,7 +51,6 @@ COLUMNS = {
 }
 CHUNK_BYTES = 8 << 20  # 8 MiB
 BLOCK_ROWS = 1024
-ROW_BYTES = 2 << 10  # 2 KiB: the cost of an image's row, as in a folder of images
 ENDINGS = {"voc": ".xml", "yolo": ".txt", "open_images": ".csv"}
 """The formats with a row for each image of a folder, and their files' ending; the others are JSON."""
 EMBEDDED = "@embedded"  # the list entry for an image that only its annotation file holds

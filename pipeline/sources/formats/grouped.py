@@ -27,13 +27,21 @@ from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.options import RowsOptions
 from recordmill.pipeline.sources.paths import planning
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceReader, TypedRows, unpacked
+from recordmill.pipeline.sources.source_reader import (
+    ROW_BYTES,
+    Block,
+    Chunk,
+    Key,
+    Plan,
+    SourceReader,
+    TypedRows,
+    unpacked,
+)
 from recordmill.pipeline.sources.typing import arrays
 from recordmill.pipeline.sources.typing.checks import key_part
 from recordmill.transforms.base.bounds import OBJECTS
 from recordmill.transforms.base.columns import Column, Columns, ColumnType
 
-ROW_BYTES = 2 << 10  # 2 KiB: the cost of an image's row, as in a folder of images
 ID, IS_FILLED = "@id", "@filled"
 Place = tuple[str, int | None]  # a row's file, relative to the source's root, and its line or number from 1
 

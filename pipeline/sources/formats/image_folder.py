@@ -45,7 +45,6 @@ from recordmill.transforms.images.image_header import SUFFIXES
 TEXT, TEXT_ENDING, OBJECT_ENDING = "text", ".txt", ".json"
 CAPTION_ENDINGS = (TEXT_ENDING, OBJECT_ENDING)
 PEEKED_FILES, BESIDE = 100, "the {} beside the image"
-ROW_BYTES = 2 << 10  # 2 KiB: the cost of an image's row; 8 MiB are 4,096 images
 
 
 @dataclass(frozen=True)
@@ -153,7 +152,7 @@ class ImageFolderReader(SourceReader[ImageFolder]):
         inputs = FileList(file for file in found if file.path in read or is_row(file.path)) if read else images
         if source.beside or source.image_list:
             inputs = FileList([*images, *(file for file in others if file.path in read), *asked.files(), *lists])
-        chunks, sizes = list[Chunk](), np.full(len(images), ROW_BYTES, np.int64)
+        chunks, sizes = list[Chunk](), np.full(len(images), source_reader.ROW_BYTES, np.int64)
         for files_beside in used.columns.values():
             sizes += [file.bytes if file else 0 for file in files_beside]
         parts = even_parts(sizes, chunk_bytes)

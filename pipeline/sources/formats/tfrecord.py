@@ -20,22 +20,14 @@ import pyarrow as pa
 from recordmill.pipeline.dataset.examples import SEVERAL, Example, parse_example
 from recordmill.pipeline.dataset.placement import content_digest
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, compression_of, masked_crc, record_length
+from recordmill.pipeline.sources import source_reader
 from recordmill.pipeline.sources.batches import batches
 from recordmill.pipeline.sources.encoded import DamagedDataError, Inflated
 from recordmill.pipeline.sources.faults import Fault, Faults, SourceError, add_faults
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.images import to_piece
 from recordmill.pipeline.sources.options import TFRecord
-from recordmill.pipeline.sources.source_reader import (
-    ArchiveReader,
-    Chunk,
-    FileRange,
-    Key,
-    Plan,
-    TypedRows,
-    at_once,
-    has_images,
-)
+from recordmill.pipeline.sources.source_reader import ArchiveReader, Chunk, FileRange, Key, Plan, TypedRows, has_images
 from recordmill.pipeline.sources.typing.arrays import arrow_type, as_lists, in_groups
 from recordmill.pipeline.sources.typing.values import typed_values
 from recordmill.transforms.base.columns import Column, Columns
@@ -122,7 +114,8 @@ class TFRecordReader(ArchiveReader[TFRecord]):
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Cuts local files at records and counts rows; estimates other files by their first records."""
-        cuts = at_once(partial(self._cut_file, files, root, self.chunk_bytes(columns, chunk_bytes)), inputs)
+        cut_file = partial(self._cut_file, files, root, self.chunk_bytes(columns, chunk_bytes))
+        cuts = source_reader.at_once(cut_file, inputs)
         chunks = [chunk for file, _ in cuts for chunk in file]
         names = self._names(files, f"{root}/{inputs[0].path}")
         rows, referred = sum(rows for _, rows in cuts), self.referred_bytes(columns, chunks)
