@@ -21,22 +21,14 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from recordmill.pipeline.dataset.placement import content_digest, join_key
+from recordmill.pipeline.sources import source_reader
 from recordmill.pipeline.sources.batches import even_parts, pack
 from recordmill.pipeline.sources.faults import Fault, Faults, Ints, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.options import RowsOptions
 from recordmill.pipeline.sources.paths import planning
-from recordmill.pipeline.sources.source_reader import (
-    ROW_BYTES,
-    Block,
-    Chunk,
-    Key,
-    Plan,
-    SourceReader,
-    TypedRows,
-    unpacked,
-)
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceReader, TypedRows, unpacked
 from recordmill.pipeline.sources.typing import arrays
 from recordmill.pipeline.sources.typing.checks import key_part
 from recordmill.transforms.base.bounds import OBJECTS
@@ -246,7 +238,8 @@ class GroupedReader(SourceReader[RowsOptions]):
             add_chunks(groups, self.inner, plan.chunks, files)
         joined = groups.join()
         count = len(joined.keys)
-        parts = even_parts(np.full(count, ROW_BYTES + plan.bytes // max(count, 1)), chunk_bytes) if count else []
+        cost = source_reader.ROW_BYTES + plan.bytes // max(count, 1)
+        parts = even_parts(np.full(count, cost), chunk_bytes) if count else []
         packed = (joined.packed(part.start, part.stop) for part in parts)
         chunks = [Chunk(0, 0, "", len(each), each) for each in packed]
         made = f"rows of the tables, joined by `{', '.join(self.source.group)}`: {groups.rows:,}, to {count:,} rows"
