@@ -11,7 +11,7 @@ import math
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from io import BufferedReader
@@ -27,18 +27,7 @@ from recordmill.pipeline.adopt.assemble import Assembly
 from recordmill.pipeline.adopt.features import IMAGE, KINDS
 from recordmill.pipeline.adopt.files import MAX_SHARE, AdoptError, Adoption, ChangedError, Found, Said
 from recordmill.pipeline.adopt.guess import STATED, Guessed, Guesser
-from recordmill.pipeline.adopt.scanned import (
-    BYTES,
-    FeatureFacts,
-    OnBytes,
-    Scanned,
-    is_done,
-    key_of,
-    read_scan,
-    scan,
-    scan_file,
-    take_over,
-)
+from recordmill.pipeline.adopt.scanned import BYTES, FeatureFacts, OnPlan, Scanned, key_of, scan, scan_file, take_over
 from recordmill.pipeline.compare.figures import Figure, breach_lines
 from recordmill.pipeline.dataset.file_names import remember
 from recordmill.pipeline.dataset.manifest import Json, Manifest
@@ -61,7 +50,6 @@ from recordmill.pipeline.versions.stores.open_store import open_store
 LOST, LEAST = 0.1, 100  # lost of so many live records, more hold a version back: the gate's `rows_lost` and `min_rows`
 PARSED = ("FixedLenFeature", "FixedLenSequenceFeature", "VarLenFeature", "RaggedFeature")  # of tf.io
 LeftOut: TypeAlias = Mapping[int, Mapping[int, wire.Lists | None]]  # by file, forgotten records with their lists
-OnPlan = Callable[[int], OnBytes]  # takes the bytes to read, and returns a function of each read's number of bytes
 
 
 def adopt(
@@ -227,16 +215,13 @@ def _scan(
     """Reads the files, several at once; takes over those that the live version or a killed adoption has read."""
     way = listing.FORMAT, adoption.key, dict(adoption.splits)
     paths = {each: work / _digest(*way, each.sighting)[:32] for each in found}
-    for path in paths.values():
-        if not is_done(path):
-            take_over(base, path)
-    left = [each for each, path in paths.items() if not is_done(path)]
+    left = {each for each, path in paths.items() if not take_over(base, path)}
     on_bytes = on_plan(sum(each.info.bytes for each in left))
 
     def of(each: Found) -> Scanned:
-        if not is_done(paths[each]):
+        if each in left:
             scan_file(files, each, paths[each], adoption.key, adoption.splits, on_bytes)
-        return read_scan(paths[each], each)
+        return Scanned.of(paths[each], each)
 
     at_once = 8 if any("://" in each.root for each in found) else cores()  # a bucket is mostly waited for
     yield from in_order(of, found, at_once)

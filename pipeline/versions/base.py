@@ -14,7 +14,7 @@ import json
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 
@@ -76,18 +76,6 @@ def compare_and_swap(store: Store, edit: Callable[[Latest | None], Latest], *, m
 
     swap(store, LATEST_FILE, text)
     return edited[-1]
-
-
-def moved(latest: Latest | None, version: str, sequence: int) -> Latest:
-    """Moves `LATEST` to a version, and retires the previous one. Raises: UnsettledOutputError: it is being deleted."""
-    if latest is None:
-        return Latest(version, sequence)
-    if version in latest.removing:
-        raise UnsettledOutputError(f"the version {version} is being deleted: choose another, or build again")
-    retired = latest.retired if latest.version == version else {**latest.retired, latest.version: now()}
-    retired = {name: time for name, time in retired.items() if name != version}
-    same = latest.same if latest.version == version else ()
-    return replace(latest, version=version, sequence=sequence, retired=retired, same=same)
 
 
 def now() -> str:

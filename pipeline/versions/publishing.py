@@ -28,7 +28,6 @@ from recordmill.pipeline.versions.base import (
     is_rolled_back,
     latest_of,
     missing_files,
-    moved,
     now,
     rolled_back,
 )
@@ -243,12 +242,16 @@ def make_live_again(base: Base, manifest: Manifest) -> None:
 
 
 def _moved(store: Store, latest: Latest | None, version: str, sequence: int) -> Latest:
-    """Points `LATEST` to another version; if it was lost, any other may have been live, so their graces start now."""
-    pointer = moved(latest, version, sequence)
-    if latest is not None:
-        return pointer
-    others = (other.version for other in published(store) if other.version != version)
-    return replace(pointer, retired=dict.fromkeys(others, now()))
+    """Points `LATEST` to a version, and retires the previous one. Raises: UnsettledOutputError: it is being deleted."""
+    if latest is None:  # lost: any other version may have been live, so their graces start now
+        others = (other.version for other in published(store) if other.version != version)
+        return Latest(version, sequence, retired=dict.fromkeys(others, now()))
+    if version in latest.removing:
+        raise UnsettledOutputError(f"the version {version} is being deleted: choose another, or build again")
+    retired = latest.retired if latest.version == version else {**latest.retired, latest.version: now()}
+    retired = {name: time for name, time in retired.items() if name != version}
+    same = latest.same if latest.version == version else ()
+    return replace(latest, version=version, sequence=sequence, retired=retired, same=same)
 
 
 def remember_same(output: str, version: str, key: str) -> None:
