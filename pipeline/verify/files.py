@@ -24,7 +24,7 @@ from recordmill.pipeline.dataset.catalogues import DATASET_INFO
 from recordmill.pipeline.dataset.file_names import shown_paths
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest, Shard
 from recordmill.pipeline.dataset.paths import ADOPT, ADVICE
-from recordmill.pipeline.graphs import MODEL_FILE, Checked, UnsafeGraphError, check_model
+from recordmill.pipeline.graphs import MODEL_FILE, UnsafeGraphError, check_model
 from recordmill.pipeline.json_values import parse_json
 from recordmill.pipeline.reader.remote import RemotePath, VersionFiles
 from recordmill.pipeline.safe_text import printable
@@ -200,23 +200,13 @@ def check_graph(files: VersionFiles, manifest: Manifest, graph: str) -> Findings
 def check_operations(files: VersionFiles, graph: str) -> Findings:
     """Checks a graph's operations, and that its tables read only its own files."""
     findings, path = Findings(), f"{graph}/{MODEL_FILE}"
-    try:
+    with adding_errors(findings, path):
         checked = check_model(files.read(path))
-    except DatasetError as error:
-        checked = Checked((str(error),))
-    for problem in checked.problems:
-        findings.add(path, problem)
-    if checked.operations:
-        findings.checked.update(operations=checked.operations)
+        for problem in checked.problems:
+            findings.add(path, problem)
+        if checked.operations:
+            findings.checked.update(operations=checked.operations)
     return findings
-
-
-def refuse(findings: Findings) -> None:
-    """Raises: UnsafeGraphError: there are problems."""
-    if findings.problems:
-        more = findings.counts.total() - 1
-        others = f", and {more} more problem{'s' * (more > 1)}" if more else ""
-        raise UnsafeGraphError(f"the graph is not loaded: {findings.problems[0]}{others}: {ADVICE}")
 
 
 def serving_model(path: str | Path, version: str | None = None) -> str:
@@ -235,7 +225,11 @@ def serving_model(path: str | Path, version: str | None = None) -> str:
         raise DatasetError(f"{path} names adopted files, which have no serving model: only a build makes one")
     if isinstance(dataset.folder, RemotePath):
         raise DatasetError(f"{path} is a URL: copy the version to this machine (it could change after the check)")
-    refuse(check_graph(VersionFiles(dataset.folder), dataset.manifest, "serving"))
+    findings = check_graph(VersionFiles(dataset.folder), dataset.manifest, "serving")
+    if findings.problems:
+        more = findings.counts.total() - 1
+        others = f", and {more} more problem{'s' * (more > 1)}" if more else ""
+        raise UnsafeGraphError(f"the graph is not loaded: {findings.problems[0]}{others}: {ADVICE}")
     return str(dataset.folder / "serving")
 
 
