@@ -204,10 +204,7 @@ def images_folder(sample: SourceSample) -> tuple[str] | None:
 
 
 def images_by_name(sample: SourceSample) -> tuple[str, str] | None:
-    """Finds a table's column of image names without ending, and the pattern of their paths: `train/*.jpg`.
-
-    Takes the column with most names, since codes 0 to 2 may also name images; None if a column has whole paths.
-    """
+    """Finds a table's column of most image names without ending, and the pattern of their paths: `train/*.jpg`."""
     is_named = any(are_named(sample.read(name, ColumnType.TEXT)) for name in sample.names)
     if sample.sources[0].format not in NAMING or is_named:
         return None

@@ -45,10 +45,7 @@ class Inside:
         return self._folders[folder] and (not os.path.islink(join(self.root, path)) or self._stays(path))
 
     def spelled(self, path: str) -> str:
-        """Returns a path as the file system spells it: perhaps with decomposed letters (NFD) for composed ones (NFC).
-
-        Returns the path unchanged if it exists, if no name or several names are equivalent, and for a URL.
-        """
+        """Returns a path as the file system spells it, perhaps in NFD; as it is unless one name is equivalent."""
         is_of_one_form = path.isascii() or all(unicodedata.is_normalized(form, path) for form in ("NFC", "NFD"))
         is_too_long = len(path) > 4096  # Linux's limit, in bytes
         if not self.is_local or is_of_one_form or is_too_long or os.path.lexists(join(self.root, path)):

@@ -137,10 +137,7 @@ class SourceReader(ABC, Generic[SourceOf]):
         """Lists files that affect a row, relative to the root; opens none. Raises: SourceError: no folder; OSError."""
 
     def plan(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
-        """Lists the inputs and cuts them into unnumbered chunks of about `chunk_bytes` of rows (without images).
-
-        Raises: SourceError: the source is empty, or an asked column is missing in the first rows.
-        """
+        """Lists the inputs, and cuts them into chunks of about `chunk_bytes` without images. Raises: SourceError."""
         with self._naming_parser():
             return self.plan_chunks(files, self._own(columns), chunk_bytes)
 

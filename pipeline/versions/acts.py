@@ -49,8 +49,7 @@ def rollback(output: str, wanted: str | None = None, reason: str = "") -> Moved:
     """Makes another version live, by default the one published before the live one; repairs a broken `LATEST`.
 
     From then on, builds of the inputs left behind are held back until one is approved. `wanted` is as in
-    `listing.find`. Raises: DatasetError: no such version. OutputError: it was held back, and needs `approve`; or not
-    writable.
+    `listing.find`. Raises: DatasetError: no such version. OutputError: it was held back: `approve`; not writable.
     """
     store = open_existing(output)
 
@@ -76,8 +75,7 @@ def approve(output: str, wanted: str | None = None, reason: str = "") -> Moved:
     """Makes a held-back or rolled-back version live, by default the newest.
 
     One given by `wanted` (`listing.find`) goes live even if the live version changed since the gate's comparison.
-    Raises: OutputError: it is not held back, was removed, or has forgotten rows; the live one changed. DatasetError: no
-    such.
+    Raises: OutputError: it is not held back, was removed, or has forgotten rows; the live one changed. DatasetError.
     """
     store = open_existing(output)
 

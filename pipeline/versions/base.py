@@ -45,10 +45,7 @@ def latest_of(store: Store) -> Latest | None:
 
 
 def swap(store: Store, name: str, edit: Callable[[Content | None], bytes | None]) -> None:
-    """Replaces an object atomically by `edit(content)`; None stands for a missing object, and as result for no change.
-
-    Retries if another process wrote first. Raises: UnsettledOutputError after `TRIES`, OutputError.
-    """
+    """Replaces an object by `edit(content)` (None: missing, or no change), with retries. Raises: OutputError."""
     with store.locked():
         for _ in range(TRIES):
             content = store.read_tagged(name)
@@ -63,10 +60,7 @@ def swap(store: Store, name: str, edit: Callable[[Content | None], bytes | None]
 
 
 def compare_and_swap(store: Store, edit: Callable[[Latest | None], Latest], *, mend: bool = False) -> Latest:
-    """Replaces `LATEST` atomically by `edit(latest)`, of None without a version; retries as `swap`.
-
-    With `mend`, a broken `LATEST` counts as missing. Raises: OutputError, as `latest_of` and `swap`.
-    """
+    """Replaces `LATEST` as `swap`, by `edit(latest)`; `mend` takes a broken one as missing. Raises: OutputError."""
     edited = list[Latest]()
 
     def text(content: Content | None) -> bytes | None:

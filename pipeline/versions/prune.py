@@ -63,10 +63,7 @@ def prune(
 
 
 def sweep(output: str, building: str) -> None:
-    """Removes work and leases of builds known to be dead, superseded held-back versions, and a killed prune's remains.
-
-    Does not wait. `building` is the folder of the output's builds (`build_folders.building_folder`).
-    """
+    """Removes work and leases of dead builds, superseded held-back versions and a prune's remains; never waits."""
     store = open_store(output)
     pruning = _impatient(store)
     pruning.prune_builds(building)

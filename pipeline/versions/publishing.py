@@ -154,11 +154,7 @@ def free_names(name: str) -> Iterator[str]:
 
 
 def _publish(store: Store, base: Base, assembled: str, manifest: Manifest, lease: Lease, live: bool) -> Manifest:
-    """Shows a version, and makes it live if `live`.
-
-    Buckets lack locks, so the checks run again after the manifest is written: a competing build either sees the
-    manifest or has already made this build's check fail.
-    """
+    """Shows a version, and makes it live if `live`; a bucket lacks locks: it is checked again behind the manifest."""
     folder, is_stored = f"{VERSIONS_FOLDER}/{manifest.version}", not is_local(store.url)
     store.stage(assembled, folder, attempt_name(manifest.build_key[:16]).encode())
     earlier = store.read_tagged(f"{folder}/{MANIFEST_FILE}") if is_stored else None  # by a build that lost the lease

@@ -172,10 +172,7 @@ def read_header(files: Files, path: str, dialect: Dialect, encoding: str, skip: 
 
 
 def cells_of(records: Iterable[bytes], dialect: Dialect) -> Iterator[list[str] | None]:
-    r"""Yields the cells of unbroken records, by Python's `csv`; invalid UTF-8 becomes surrogates.
-
-    Yields None for a last record that ends in an escape. With an escape, the cell `\N`, MySQL's NULL, is empty.
-    """
+    r"""Yields the cells of unbroken records by Python's `csv`, None for an open escape; with one, `\N` is empty."""
     texts = (record.decode("utf-8", "surrogateescape") for record in records)
     texts = (re.sub(r"\r(?!\n?\Z)", RETURN, text) if "\r" in text[:-2] else text for text in texts)
     if dialect.escape:

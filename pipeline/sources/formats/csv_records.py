@@ -180,10 +180,7 @@ def _line_breaks(data: bytes, buffer: npt.NDArray[np.uint8], is_last: bool) -> R
 
 
 def _quoted_cells(buffer: npt.NDArray[np.uint8], breaks: Rows, dialect: Dialect) -> tuple[Rows, list[int]]:
-    """Finds opening and closing quotes in turns, and the closing ones before text.
-
-    In most files odd quotes begin a cell or follow a quote, and even ones end one or precede a quote: all count.
-    """
+    """Finds quotes, opening and closing in turns, and closing ones before text; one look is enough for most files."""
     if dialect.quote is None:
         return np.empty(0, np.int64), []
     quotes = np.flatnonzero(buffer == ord(dialect.quote))

@@ -189,10 +189,7 @@ def _is_there(file: pq.ParquetFile, groups: Sequence[int], name: str, column: Co
 
 
 def _leaves(schema: pa.Schema, columns: Iterable[str]) -> list[int]:
-    """Returns the numbers, in schema order, of the stored columns (leaves of lists and structs) of asked columns.
-
-    Finds them as values are found, in a schema of the same shape with fixed-size bytes of the length 1, 2, ….
-    """
+    """Returns the numbers of asked columns' leaves, found in such a schema of bytes of the lengths 1, 2, …."""
     numbers = count(1)
     numbered = pa.schema([pa.field(field.name, _numbered(field.type, numbers)) for field in schema]).empty_table()
     arrays = [lookup(numbered, name) for name in columns]

@@ -168,10 +168,7 @@ def split_name(name: str) -> tuple[str, str] | None:
 
 
 def samples(tar: Tar, read: Collection[str], left_out: Callable[[str], None]) -> Iterator[TarSample]:
-    """Yields the samples of a tar file at a header, with the bytes of members with an extension in `read`.
-
-    Calls `left_out` with the names of members, except folders, outside of samples. Raises: DamagedTarError.
-    """
+    """Yields samples, with the bytes of extensions in `read`; `left_out` takes other names. Raises: DamagedTarError."""
     sample: TarSample | None = None
     for member in tar:
         named = split_name(member.name) if member.isreg() and not member.issparse() else None

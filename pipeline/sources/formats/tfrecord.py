@@ -49,10 +49,7 @@ class _LostError(Exception):
 
 
 def frames(file: BinaryIO, start: int, end: int | None) -> Iterator[tuple[int, bytes | Fault]]:
-    """Yields the byte offset and the data, or fault, of the records that start in `[start, end)`, by default all.
-
-    The file is at `start`, a record's start, as `end` is, unless the file ends there.
-    """
+    """Yields the byte offset and the data, or fault, of records in `[start, end)`; the file is at the first one."""
     offset = start
     while end is None or offset < end:
         name = f"the record at byte {offset}"

@@ -190,10 +190,7 @@ def _stated(value: Any, kind: pa.DataType) -> Any:
 
 
 def _unnested(layout: ArrayLayout, values: pa.Array) -> tuple[pa.Array, Ints, Mask, Mask]:
-    """Unnests lists, and compares their lengths with the layout's sides; one flat list may hold all values.
-
-    Returns the innermost values, the row of each, and the rows with nulls and those misshapen.
-    """
+    """Unnests lists: innermost values, their rows, and the rows with nulls or other lengths than the layout's."""
     rank, depth, outer = len(layout.shape), 0, lengths(values)
     flat, row_of = values, np.arange(len(values))
     null, odd = np.zeros(len(values), bool), np.zeros(len(values), bool)
