@@ -152,7 +152,7 @@ def _forecast(
         shard_bytes=plan.expected_bytes,
         scratch_bytes=0 if planned.inline else plan.scratch_bytes,
         free_bytes=free,
-        memory_bytes=PROCESS_BYTES + cores() * largest * 12,
+        memory_bytes=PROCESS_BYTES + cores() * largest * 12,  # bytes a pixel while decoding
         spans_read=tuple(plan.spans.built),
         spans_kept=tuple(plan.spans.kept),
         sampled_rows=sample.rows,
@@ -233,7 +233,7 @@ def _row_warnings(
             share = rows / sum(view.names.values())
             if len(view.names) == 1:
                 yield f"the label '{view.name}' has one class alone, '{largest}'"
-            elif share > 0.99:
+            elif share > 0.99:  # little is left to learn
                 yield f"{share:.1%} of the rows are of one class, '{largest}'"
 
 

@@ -108,7 +108,7 @@ def take_sample(plan: BuildPlan, planned: PlannedBuild) -> RowSample:
         for block in keyed_blocks(planned, chunk) if before < HELD_BYTES else ():
             sample.tables.append(block.rows)
             sample.rejects += block.rejects
-            sample.held += block.rows.nbytes + 512 * len(block.rejects)
+            sample.held += block.rows.nbytes + 512 * len(block.rejects)  # bytes of memory a reject
             rows += block.rows.num_rows + len(block.rejects)
             is_enough = not whole and (rows >= 2_000 or sample.held - before >= CHUNK_BYTES)
             if is_enough or sample.held >= HELD_BYTES:

@@ -165,7 +165,7 @@ def runs_column(sample: SourceSample) -> str | None:
 def _are_runs(texts: Reading) -> bool:
     """Whether nearly all texts are runs, on average at least four each: two may be a box."""
     filled = [text for text in texts.distinct if text.strip()][: pictures.LOOKED_AT]
-    runs = [len(_counts(text, 1 << 40)) // 2 for text in filled]
+    runs = [len(_counts(text, 1 << 40)) // 2 for text in filled]  # in as many pixels as any image has
     return sum(map(bool, runs)) >= FITS * len(runs) > 0 and sum(runs) >= 4 * len(runs)
 
 

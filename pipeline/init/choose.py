@@ -92,12 +92,8 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     target: dict[str, Choice] = {"# label": ("FEATURE", why_label)}
     for item in [label] if label else masks if len(masks) == 1 else ():
         lacking = item.options.get("optional") and "some images lack it: without `optional` they would be rejects"
-        target = {
-            "# label" if lacking else "label": (
-                names[item.column],
-                lacking or "the learned feature; the others are inputs",
-            )
-        }
+        why = lacking or "the learned feature; the others are inputs"
+        target = {"# label" if lacking else "label": (names[item.column], why)}
     unused = [item for item in guesses.values() if not item.kind]
     doubts = [*sample.data.doubts, *together, *_doubts(sample, guesses, has_image=has_image)]
     return Draft(sample.data, rows | splits, features, unused, target, doubts)

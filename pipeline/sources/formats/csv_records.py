@@ -158,11 +158,8 @@ def find_records(data: bytes, dialect: Dialect, *, is_last: bool) -> CsvRecords:
         line_count = len(breaks) + (not len(breaks) or breaks[-1] < len(data) - 1)
     starts = np.append(0, ends)[: len(ends)]
     end = int(ends[-1]) if len(ends) else 0
-    faults = {
-        int(np.searchsorted(starts, quote, "right")) - 1: "the record is not CSV: text after a closing quote"
-        for quote in broken
-        if quote < end
-    }
+    wrong = "the record is not CSV: text after a closing quote"
+    faults = {int(np.searchsorted(starts, quote, "right")) - 1: wrong for quote in broken if quote < end}
     if is_last and len(bounds) % 2:
         faults[len(starts) - 1] = OPEN_QUOTE
     return CsvRecords(data, starts, stops, lines[: len(starts)], line_count, end, faults)

@@ -77,15 +77,8 @@ def typed_values(
         return typed
     if _is_string(values.type) or _is_bytes(values.type) and column.type is not ColumnType.IMAGE:
         (values, refused), as_cells = split(_text(values), column.separator), True
-        add_faults(
-            faults,
-            refused,
-            Fault(
-                "wrong_type",
-                "wanted a list, found brackets without valid JSON: write lists by Python's `json.dumps`",
-                name,
-            ),
-        )
+        no_json = "wanted a list, found brackets without valid JSON: write lists by Python's `json.dumps`"
+        add_faults(faults, refused, Fault("wrong_type", no_json, name))
     flat, counts, holes = _flattened(values)
     inner: Faults = {}
     typed = _single(name, column.type, flat, base, inner, as_cells)
