@@ -176,10 +176,8 @@ class Wanted:
         """The bytes of an array, little-endian and in C order."""
         dtype, shape = self.words.get("dtype", FLOATS), tuple(self.words.get("shape") or ())
         if dtype not in DTYPES or not shape or None in shape[1:]:
-            raise self._error(
-                f"is an array of {cut(repr(dtype))}, {cut(repr(shape))}: name a `dtype` of {listed(DTYPES)}, and "
-                "all sides of the `shape` but the first"
-            )
+            wanted = f"a `dtype` of {listed(DTYPES)}, and all sides of the `shape` but the first"
+            raise self._error(f"is an array of {cut(repr(dtype))}, {cut(repr(shape))}: name {wanted}")
         self._check_bytes(held, ArrayLayout(dtype, shape))
         return ArrayDescription(dtype=dtype, shape=shape, **held.fields(may_lack=True))
 

@@ -287,7 +287,5 @@ def _check_place(reference: str, name: str) -> bool:
     place = min(_places(_imported(name.partition(".")[0])), default=None)
     if place is None or _is_taken(name) or is_installed(name):
         return place is not None
-    raise UserCodeError(
-        f"`{reference}`: {name} would come from {place}, neither in the spec's folder nor in an installed package: "
-        "put it beside the spec, or install it"
-    )
+    what = f"{name} would come from {place}, neither in the spec's folder nor in an installed package"
+    raise UserCodeError(f"`{reference}`: {what}: put it beside the spec, or install it")

@@ -232,17 +232,12 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
         rows = [AnnotatedRow(path, file=file, bytes=size) for path, file, size in each]
         used = {file.path for file in pairs.values() if file}
         if rows and not used:
-            raise SourceError(
-                f"{self.source.path}: no annotation is named like an image: the first are {inputs[0].path} and "
-                f"{there[0]}; `images` names the folder of the images"
-            )
+            first = f"the first are {inputs[0].path} and {there[0]}; `images` names the folder of the images"
+            raise SourceError(f"{self.source.path}: no annotation is named like an image: {first}")
         without = [path for path, file in pairs.items() if file is None]
         left = [file.path for file in inputs if file.path not in used]
-        notes = [
-            *note("images without an annotation file, read with empty lists", without),
-            *note("annotation files without an image, left out", left),
-            *listed.notes(),
-        ]
+        notes = note("images without an annotation file, read with empty lists", without)
+        notes += note("annotation files without an image, left out", left) + listed.notes()
         return Found(rows, [row.bytes for row in rows], annotated_rows.PARSERS[self.source.format][0], notes)
 
     def parse(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[TypedRows]:

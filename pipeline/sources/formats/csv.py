@@ -137,11 +137,10 @@ def _check_header(path: str, missing: Sequence[str], cells: Sequence[str]) -> No
     looks_like_row = 2 * sum(map(_is_value, named)) >= len(named)
     for name in missing if named and looks_like_row else ():
         if not did_you_mean(name, cells):
-            raise SourceError(
-                f"{path} has no column {name!r}, and its first line looks like a row, not a header: "
-                f"if the file has no header, name its {len(cells)} columns in order, such as "
-                f"`header: [{', '.join([*missing, *['…'] * (len(cells) > len(missing))])}]`"
-            )
+            names = ", ".join([*missing, *["…"] * (len(cells) > len(missing))])
+            remedy = f"if the file has no header, name its {len(cells)} columns in order, such as `header: [{names}]`"
+            what = f"{path} has no column {name!r}, and its first line looks like a row, not a header"
+            raise SourceError(f"{what}: {remedy}")
 
 
 def _is_value(cell: str) -> bool:

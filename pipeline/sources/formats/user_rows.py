@@ -70,11 +70,9 @@ class UserRowsReader(SourceReader[UserRows]):
         for batch in batches((_values(row, columns) for row in self._each(chunk)), _bytes, BLOCK_ROWS):
             rows = {position: row for position, row in enumerate(batch) if isinstance(row, list)}
             broken = {position: fault for position, fault in enumerate(batch) if isinstance(fault, Fault)}
-            faults = Faults()
-            typed = {
-                name: typed_objects(name, column, [row[number] for row in rows.values()], base, faults)
-                for number, (name, column) in enumerate(columns.items())
-            }
+            faults, typed = Faults(), dict[str, Any]()
+            for number, (name, column) in enumerate(columns.items()):
+                typed[name] = typed_objects(name, column, [row[number] for row in rows.values()], base, faults)
             yield TypedRows(typed, len(batch), faults, np.array(list(rows), np.int64), None, broken)
 
     def _each(self, chunk: Chunk) -> Iterator[Any]:

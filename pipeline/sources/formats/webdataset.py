@@ -77,10 +77,8 @@ class WebDatasetReader(ArchiveReader[WebDataset]):
         rows, referred = sum(look.rows for look in looks), self.referred_bytes(columns, chunks)
         left_out = [name for look in looks for name in look.left_out]
         no_end = [file.path for file, look in zip(inputs, looks, strict=True) if look.no_end]
-        notes = [
-            *note("members outside of samples, left out", left_out),
-            *note("perhaps cut off: the tar file's end mark is missing", no_end),
-        ]
+        notes = note("members outside of samples, left out", left_out)
+        notes += note("perhaps cut off: the tar file's end mark is missing", no_end)
         return Plan(chunks, rows, names=names, notes=notes, referred_bytes=referred)
 
     def parse(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[TypedRows]:
