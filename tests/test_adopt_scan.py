@@ -16,7 +16,7 @@ import pytest
 from recordmill import UserError
 from recordmill.pipeline.adopt import files as listing
 from recordmill.pipeline.adopt.files import AdoptError
-from recordmill.pipeline.adopt.scanned import DAMAGED, NAMED, FeatureFacts, Scanned, read_scan, scan_file
+from recordmill.pipeline.adopt.scanned import DAMAGED, NAMED, FeatureFacts, Scanned, scan_file
 from recordmill.pipeline.reader import records as record_files
 from recordmill.pipeline.sources.files import LocalFiles
 from tests import tfrecords
@@ -30,7 +30,7 @@ def scan(path: Path, folder: Path, key: str | None = None, **shares: float) -> S
     read: list[int] = []
     scan_file(LocalFiles(), found, folder / "scan", key, shares, read.append)
     assert sum(read) == path.stat().st_size
-    return read_scan(folder / "scan", found)
+    return Scanned.of(folder / "scan", found)
 
 
 def starts(rows: Sequence[Any]) -> list[int]:

@@ -427,14 +427,14 @@ def test_who_came_between_manifest_and_pointer_leaves_one_version(
     """In a bucket nothing locks `LATEST`: another process moves it after the manifest is written."""
     publish(output, tmp_path, "v1", "1" * 64)
     publish(output, tmp_path, "v2", "2" * 64)
-    store, real = open_store(output), publishing.moved
+    store, real = open_store(output), publishing._moved
 
-    def moved(latest: Latest | None, version: str, sequence: int) -> Latest:
-        monkeypatch.setattr(publishing, "moved", real)
+    def moved(*pointer: Any) -> Latest:
+        monkeypatch.setattr(publishing, "_moved", real)
         acts.rollback(output, "v1")
-        return real(latest, version, sequence)
+        return real(*pointer)
 
-    monkeypatch.setattr(publishing, "moved", moved)
+    monkeypatch.setattr(publishing, "_moved", moved)
     with raises(UnsettledOutputError, "another version", output):
         publish(output, tmp_path, "v3", "3" * 64)
     assert live(output).version == "v1"

@@ -11,7 +11,7 @@ import math
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from io import BufferedReader
@@ -27,18 +27,7 @@ from recordmill.pipeline.adopt.assemble import Assembly
 from recordmill.pipeline.adopt.features import IMAGE, KINDS
 from recordmill.pipeline.adopt.files import MAX_SHARE, AdoptError, Adoption, ChangedError, Found, Said
 from recordmill.pipeline.adopt.guess import STATED, Guessed, Guesser
-from recordmill.pipeline.adopt.scanned import (
-    BYTES,
-    FeatureFacts,
-    OnBytes,
-    Scanned,
-    is_done,
-    key_of,
-    read_scan,
-    scan,
-    scan_file,
-    take_over,
-)
+from recordmill.pipeline.adopt.scanned import BYTES, FeatureFacts, OnPlan, Scanned, key_of, scan, scan_file, take_over
 from recordmill.pipeline.compare.figures import Figure, breach_lines
 from recordmill.pipeline.dataset.file_names import remember
 from recordmill.pipeline.dataset.manifest import Json, Manifest
@@ -50,7 +39,7 @@ from recordmill.pipeline.reader.records import FrameWalk
 from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.sources.files import LocalFiles, StoreFiles
 from recordmill.pipeline.versions import leases, publishing
-from recordmill.pipeline.versions.base import Base, Forgotten, add_forgotten, places
+from recordmill.pipeline.versions.base import Base, add_forgotten, places
 from recordmill.pipeline.versions.build_folders import RUN, building_folder, remove_run
 from recordmill.pipeline.versions.history import recorded
 from recordmill.pipeline.versions.leases import OnWait
@@ -58,11 +47,9 @@ from recordmill.pipeline.versions.publishing import ROLLED_BACK, GateBreachedErr
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_store
 
-FETCHES = 8  # files of a bucket at once
 LOST, LEAST = 0.1, 100  # lost of so many live records, more hold a version back: the gate's `rows_lost` and `min_rows`
 PARSED = ("FixedLenFeature", "FixedLenSequenceFeature", "VarLenFeature", "RaggedFeature")  # of tf.io
 LeftOut: TypeAlias = Mapping[int, Mapping[int, wire.Lists | None]]  # by file, forgotten records with their lists
-OnPlan = Callable[[int], OnBytes]  # takes the bytes to read, and returns a function of each read's number of bytes
 
 
 def adopt(
@@ -70,9 +57,8 @@ def adopt(
 ) -> Published:
     """Adopts files, and publishes a version unless nothing changed since the live one.
 
-    Raises:
-        AdoptError: a file is missing or no TFRecord, or the options do not fit the records.
-        OutputError: the output cannot be written, or holds a built dataset.
+    Raises: AdoptError: a file is missing or no TFRecord, or the options do not fit the records. OutputError: the output
+    cannot be written, or holds a built dataset.
     """
     store, files = open_store(adoption.output), StoreFiles(LocalFiles())
     found = listing.find(files, adoption.files, store.url)
@@ -208,27 +194,19 @@ def _forgotten(files: StoreFiles, scanned: Sequence[Scanned], base: Base, key: s
     new = {(each.found.name, each.sha256, each.records) for each in scanned if each.found.name not in names}
     gone, left_out, keys = add_forgotten(store, (), [*known, *new]), dict[int, dict[int, Any]](), set[bytes]()
     for at, each in enumerate(scanned):
-        is_new = each.sha256 not in digests or key is not None or base.holds_forgotten_rows
-        for record, data in _forgotten_in(files, each, gone, key, is_new=is_new):
+        of_place = (record for record in range(each.records) if gone.holds(f"{each.sha256}:{record}".encode()))
+        found = {record: each.read(files, record) for record in of_place}
+        if each.sha256 not in digests or key is not None or base.holds_forgotten_rows:  # by keys and contents, too
+            with files.open(each.found.info.path) as opened:
+                walk = FrameWalk(cast(BufferedReader, opened), each.found.info.bytes, None, lambda *_: None)
+                for record, data in (both for batch in walk.batches() for both in zip(*batch[::2], strict=True)):
+                    stored = key_of(scan(data), key) if key is not None else None
+                    if gone.holds(wire.content_of(data)) or (stored and gone.holds(stored)):
+                        found[record] = bytes(data)
+        for record, data in found.items():
             keys |= {f"{each.sha256}:{record}".encode(), wire.content_of(data)}
             left_out.setdefault(at, {})[record] = scan(data)
     return replace(base, forgotten=add_forgotten(store, keys)), left_out
-
-
-def _forgotten_in(
-    files: StoreFiles, each: Scanned, gone: Forgotten, key: str | None, *, is_new: bool
-) -> Iterator[tuple[int, bytes]]:
-    """Yields a file's forgotten records by number, known by their places; in a new file by keys and contents too."""
-    for record in range(each.records):
-        if gone.holds(f"{each.sha256}:{record}".encode()):
-            yield record, each.read(files, record)
-    if is_new:
-        with files.open(each.found.info.path) as opened:
-            walk = FrameWalk(cast(BufferedReader, opened), each.found.info.bytes, None, lambda *_: None)
-            for record, data in (both for batch in walk.batches() for both in zip(*batch[::2], strict=True)):
-                stored = key_of(scan(data), key) if key is not None else None
-                if gone.holds(wire.content_of(data)) or (stored and gone.holds(stored)):
-                    yield record, bytes(data)
 
 
 def _scan(
@@ -237,18 +215,16 @@ def _scan(
     """Reads the files, several at once; takes over those that the live version or a killed adoption has read."""
     way = listing.FORMAT, adoption.key, dict(adoption.splits)
     paths = {each: work / _digest(*way, each.sighting)[:32] for each in found}
-    for path in paths.values():
-        if not is_done(path):
-            take_over(base, path)
-    left = [each for each, path in paths.items() if not is_done(path)]
+    left = {each for each, path in paths.items() if not take_over(base, path)}
     on_bytes = on_plan(sum(each.info.bytes for each in left))
 
     def of(each: Found) -> Scanned:
-        if not is_done(paths[each]):
+        if each in left:
             scan_file(files, each, paths[each], adoption.key, adoption.splits, on_bytes)
-        return read_scan(paths[each], each)
+        return Scanned.of(paths[each], each)
 
-    yield from in_order(of, found, FETCHES if any("://" in each.root for each in found) else cores())
+    at_once = 8 if any("://" in each.root for each in found) else cores()  # a bucket is mostly waited for
+    yield from in_order(of, found, at_once)
 
 
 def read_features(path: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from recordmill.pipeline.adopt.files import Adoption
 from recordmill.pipeline.adopt.guess import Guessed
-from recordmill.pipeline.adopt.scanned import DAMAGED, INPUTS_FILE, INTS, Scanned, key_of
+from recordmill.pipeline.adopt.scanned import DAMAGED, INPUTS_FILE, INTS, Layout, Scanned, key_of
 from recordmill.pipeline.dataset.file_names import shard_file
 from recordmill.pipeline.dataset.manifest import Json, Manifest, Shard, Split
 from recordmill.pipeline.dataset.paths import path_within
@@ -25,7 +25,6 @@ from recordmill.pipeline.versions.files import inventory
 from recordmill.pipeline.versions.publishing import version_name
 
 REJECTS_FILE = "rejects/rejected-00000-of-00001.jsonl"
-FATES = ("read", "written", "rejected", "forgotten")
 Bools = npt.NDArray[np.bool_]
 
 
@@ -41,11 +40,6 @@ class Assembly:
     folder: Path
     rows: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def key(self) -> str | None:
-        """The records' feature with the key."""
-        return self.adoption.key
 
     @cached_property
     def splits(self) -> list[str]:
@@ -73,7 +67,8 @@ class Assembly:
         source_key = hashlib.sha256(json.dumps(decided).encode()).hexdigest()
         key = self.forgotten.rows_key(source_key)
         forgotten = {FORGOTTEN: self.forgotten.entry(source_key)} if self.forgotten.keys else {}
-        rows = {fate: self.rows[fate] for fate in FATES if self.rows[fate] or fate != "forgotten"}
+        fates = ("read", "written", "rejected", *(("forgotten",) if self.rows["forgotten"] else ()))
+        rows = {fate: self.rows[fate] for fate in fates}
         given = sorted({os.path.join(each.found.root, os.path.dirname(each.found.name)) for each in self.scanned})
         return Manifest(
             name=self.adoption.dataset,
@@ -88,7 +83,7 @@ class Assembly:
             rejects=rejects,
             spec=self._spec(),
             provenance={"built_at": now(), "source_key": key, **forgotten},
-            adopted={"files": given, **({"key": self._key()} if self.key is not None else {})},
+            adopted={"files": given, **({"key": self._key()} if self.adoption.key is not None else {})},
             files=inventory(str(self.folder), ()),
         )
 
@@ -103,10 +98,13 @@ class Assembly:
         shares = dict(self.adoption.splits) or dict.fromkeys(self.splits, 1)
         return {"name": self.adoption.dataset, "splits": shares, "features": features, "label": self.guessed.label}
 
+    def _fault(self, layout: Layout) -> tuple[str, str, str | None] | None:
+        return self.guessed.reject(layout, self.adoption.key)
+
     def _key(self) -> Json:
         layouts = [layout for each in self.scanned for layout in each.layouts]
-        kinds = {layout[self.key or ""] for layout in layouts if self.guessed.reject(layout, self.key) is None}
-        return {"names": [self.key], "dtype": "int64" if kinds == {"int64"} else "bytes"}
+        kinds = {layout[self.adoption.key or ""] for layout in layouts if self._fault(layout) is None}
+        return {"names": [self.adoption.key], "dtype": "int64" if kinds == {"int64"} else "bytes"}
 
     def _names(self, number: int) -> tuple[str, str]:
         """Names what the version holds of a file: its index, and what the pass found."""
@@ -119,7 +117,7 @@ class Assembly:
         read = list[Bools]()
         for each in self.scanned:
             good = np.zeros(DAMAGED + 1, bool)
-            good[: len(each.layouts)] = [self.guessed.reject(layout, self.key) is None for layout in each.layouts]
+            good[: len(each.layouts)] = [self._fault(layout) is None for layout in each.layouts]
             read.append(good[each.groups[:, 1]])
         return read
 
@@ -146,7 +144,7 @@ class Assembly:
             facts = each.facts.get(f"{INTS} {label.columns[0]}") if label else None
             counts = (facts.counts if facts else None) or {}
             for of_layout, layout in enumerate(each.layouts):
-                if self.guessed.reject(layout, self.key) is None:
+                if self._fault(layout) is None:
                     values = counts.get(f"{number if by_share else 0} {of_layout}", {})
                     labels.update({int(value): times for value, times in values.items()})
             forgotten = [key_of(lists, label.columns[0]) for lists in gone.values()] if label else []
@@ -187,17 +185,13 @@ class Assembly:
             os.rmdir(path.parent)
             return {"by_reason": {}, "in_statistics": 0, "files": []}
         data = path.read_bytes()
-        entry = {
-            "file": REJECTS_FILE,
-            "bytes": len(data),
-            "records": rejected,
-            "sha256": hashlib.sha256(data).hexdigest(),
-        }
+        entry = {"file": REJECTS_FILE, "bytes": len(data), "records": rejected}
+        entry["sha256"] = hashlib.sha256(data).hexdigest()
         return {"by_reason": dict(sorted(self.reasons.items())), "in_statistics": 0, "files": [entry]}
 
     def _rejects(self, each: Scanned) -> Iterator[Json]:
         layouts = each.groups[:, 1]
-        faults = {number: self.guessed.reject(layout, self.key) for number, layout in enumerate(each.layouts)}
+        faults = {number: self._fault(layout) for number, layout in enumerate(each.layouts)}
         damaged = {damage.record: damage for damage in each.damaged}
         odd = np.flatnonzero(~np.isin(layouts, [number for number, fault in faults.items() if fault is None]))
         for record in [*odd.tolist(), *([each.records] if each.lost else [])]:

@@ -12,19 +12,9 @@ from recordmill.pipeline.errors import did_you_mean, listed
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.base.arrays import DTYPES, ArrayDescription, ArrayLayout
 from recordmill.transforms.base.description import Description, StoredAs
-from recordmill.transforms.images.image_stored import (
-    ImageDescription,
-    ImageSequenceDescription,
-    MaskDescription,
-    PixelOptions,
-)
+from recordmill.transforms.images import image_stored as images
 from recordmill.transforms.images.places_stored import BoxesDescription
-from recordmill.transforms.values.values_stored import (
-    CategoriesDescription,
-    CategoryDescription,
-    OwnDescription,
-    RawDescription,
-)
+from recordmill.transforms.values import values_stored as values
 
 READ = frozenset({"JPEG", "PNG", "WebP", "BMP"})  # the formats that the reader decodes
 IMAGE = "image"
@@ -125,8 +115,13 @@ class Wanted:
             raise self._error(f"has `shape: {cut(repr(self.words['shape']))}`, wanted whole numbers from 1 on")
         if "image" in options and self.words.get("image") not in self.known:
             raise self._error(f"needs `image`, an image stated before it, got {cut(repr(self.words.get('image')))}")
-        columns = self.words.get("columns") if kind == "boxes" else None
-        held = [self._of(column) for column in columns or [self.words.get("column", self.name)]]
+        columns = (self.words.get("columns") if kind == "boxes" else None) or [self.words.get("column", self.name)]
+        for column in (column for column in columns if column not in self.held):
+            near = did_you_mean(column, self.held)
+            raise self._error(f"reads '{cut(column)}', which no record holds{near}; they hold: {listed(self.held)}")
+        default = self.words.get("default")
+        is_needed = self.name == self.label or default is not None
+        held = [self.present(column, default) if is_needed else self.held[column] for column in columns]
         if kind in ("image", "mask", "array") and held[0].facts.most > 1:
             raise self._error(f"states one value a record, the records hold {held[0].counts}: `kind: raw` reads them")
         description = make(self, *held)
@@ -142,14 +137,6 @@ class Wanted:
     def _error(self, what: str) -> AdoptError:
         return AdoptError(f"'{self.name}' {what}")
 
-    def _of(self, column: str) -> Held:
-        if column not in self.held:
-            near = did_you_mean(column, self.held)
-            raise self._error(f"reads '{cut(column)}', which no record holds{near}; they hold: {listed(self.held)}")
-        if self.name == self.label or self.words.get("default") is not None:
-            return self.present(column, self.words.get("default"))
-        return self.held[column]
-
     def _image(self, held: Held) -> Description:
         """Image files, or the bytes of pixels, uint8, of one shape."""
         shape, facts, is_list = self.words.get("shape"), held.facts, self.words["kind"] == "image_sequence"
@@ -160,7 +147,7 @@ class Wanted:
             if held.lacking:
                 raise self._error(f"has no pixels in {held.lacking:,} records: `kind: raw` reads them")
             scale: dict[str, Any] = {"offset": (0.0,) * shape[2], "scale": (1.0,) * shape[2], **held.fields()}
-            return ImageDescription(stored=BYTES, encoding="raw", shape=tuple(shape), dtype="uint8", **scale)
+            return images.ImageDescription(stored=BYTES, encoding="raw", shape=tuple(shape), dtype="uint8", **scale)
         if self.words["kind"] == "mask" and (held.kind != IMAGE or held.pixel is None):
             raise self._error("needs PNGs of one channel, all of 8 or all of 16 bits: a build reads others")
         if held.kind != IMAGE:
@@ -175,24 +162,22 @@ class Wanted:
         pixels: dict[str, Any] = {
             "stored": BYTES, "encoding": "auto" if is_plain else "original", "shape": (*sides, channels),
             "dtype": "uint8", "offset": (0.0,) * channels, "scale": (1.0,) * channels,
-            "options": None if is_plain else PixelOptions(channels=channels),
+            "options": None if is_plain else images.PixelOptions(channels=channels),
         }  # fmt: skip
         if is_list:
-            return ImageSequenceDescription(**pixels, **held.list_fields)
+            return images.ImageSequenceDescription(**pixels, **held.list_fields)
         if self.words["kind"] == "mask":
             pixels |= {"encoding": "png", "dtype": held.pixel, "pixel": held.pixel, **held.fields(may_lack=True)}
-            return MaskDescription(**pixels, image=self.words["image"], ignore=self.words.get("ignore"))
+            return images.MaskDescription(**pixels, image=self.words["image"], ignore=self.words.get("ignore"))
         orientation = {} if is_plain else {"orientation": StoredAs((), INTS)}
-        return ImageDescription(**pixels, **held.fields(may_lack=True, **orientation))
+        return images.ImageDescription(**pixels, **held.fields(may_lack=True, **orientation))
 
     def _array(self, held: Held) -> Description:
         """The bytes of an array, little-endian and in C order."""
         dtype, shape = self.words.get("dtype", FLOATS), tuple(self.words.get("shape") or ())
         if dtype not in DTYPES or not shape or None in shape[1:]:
-            raise self._error(
-                f"is an array of {cut(repr(dtype))}, {cut(repr(shape))}: name a `dtype` of {listed(DTYPES)}, and "
-                "all sides of the `shape` but the first"
-            )
+            wanted = f"a `dtype` of {listed(DTYPES)}, and all sides of the `shape` but the first"
+            raise self._error(f"is an array of {cut(repr(dtype))}, {cut(repr(shape))}: name {wanted}")
         self._check_bytes(held, ArrayLayout(dtype, shape))
         return ArrayDescription(dtype=dtype, shape=shape, **held.fields(may_lack=True))
 
@@ -211,12 +196,12 @@ class Wanted:
         if size is not None and held.length != size:
             raise self._error(f"states {size} values a record, they hold {held.counts}: `many: true` takes any")
         if shape is not None:
-            return OwnDescription(stored=held.stored, shape=tuple(shape), **held.fields())
+            return values.OwnDescription(stored=held.stored, shape=tuple(shape), **held.fields())
         if not many and held.facts.most > 1:
             raise self._error(f"states one value a record, the records hold {held.counts}: add `many: true`")
         if many:
-            return RawDescription(stored=held.stored, length=length or "varying", **held.fields())
-        return RawDescription(stored=held.stored, length=None, **held.fields(may_lack=True))
+            return values.RawDescription(stored=held.stored, length=length or "varying", **held.fields())
+        return values.RawDescription(stored=held.stored, length=None, **held.fields(may_lack=True))
 
     def _category(self, held: Held) -> Description:
         """Ids of classes: one a record, or a list."""
@@ -231,8 +216,8 @@ class Wanted:
             raise self._error(f"has the class {cut(repr(twice[0]))} twice: give each id a name of its own")
         ids: dict[str, Any] = {"vocabulary": f"vocabularies/{self.name}.vocabulary.txt", "vocabulary_size": len(words)}
         if is_list:
-            return CategoriesDescription(stored=INTS, **ids, **held.list_fields, padding_id=-1, read="ids")
-        return CategoryDescription(**ids, **held.fields())
+            return values.CategoriesDescription(stored=INTS, **ids, **held.list_fields, padding_id=-1, read="ids")
+        return values.CategoryDescription(**ids, **held.fields())
 
     def _boxes(self, *held: Held) -> Description:
         """Boxes of an image: one list of four numbers a box, or four lists: y_min, x_min, y_max, x_max."""

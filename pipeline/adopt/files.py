@@ -30,7 +30,6 @@ from recordmill.transforms.base.bounds import FEATURES, NAMES
 NAMED_SO = re.compile(r"\.tfrecord[^/]*\Z|\.(tfrec|records?)\Z")  # the path of a TFRecord file
 BESIDE = ("features.json", "label_map.pbtxt", "labels.txt", "classes.txt", ".labels.txt")
 """Endings of the files beside the data that say what is in it."""
-MOST_BESIDE = 16 << 20  # 16 MiB of each
 MAX_SHARE = 0.01  # as `rejects.max_share` of a build
 FORMAT, READ = "adopt 1", "adopt 2"  # of what a pass over a file finds, and of what is made of it
 
@@ -93,9 +92,7 @@ class Found(NamedTuple):
 def find(files: Files, given: Mapping[str, Sequence[str]], output: str) -> list[Found]:
     """Lists the files that globs match, by split; under the split "" files have that of their names, else `train`.
 
-    Raises:
-        AdoptError: a glob matches no file, a file is matched twice, or two have one name.
-        OSError: a folder cannot be listed.
+    Raises: AdoptError: a glob matches no file, a file is matched twice, or two have one name. OSError.
     """
     found = [each for split, globs in given.items() for glob in globs for each in _matched(files, split, glob, output)]
     of_path, of_name = dict[str, Found](), dict[str, Found]()
@@ -153,7 +150,7 @@ def beside(files: Files, found: Sequence[Found]) -> dict[str, FileInfo]:
     """Lists the small files beside the data that say what is in it, by name."""
     folders = dict.fromkeys(posixpath.dirname(each.info.path) for each in found)
     listed = (file for folder in folders for file in files.match(f"{escape(folder)}/*"))
-    named = {posixpath.basename(file.path): file for file in listed if 0 < file.bytes <= MOST_BESIDE}
+    named = {posixpath.basename(file.path): file for file in listed if 0 < file.bytes <= 16 << 20}  # 16 MiB
     return {name: file for name, file in sorted(named.items()) if name.endswith(BESIDE)}
 
 

@@ -102,8 +102,7 @@ class Guesser:
         chosen = {name: max(sorted(counts), key=counts.__getitem__) for name, counts in sorted(kinds.items())}
         chosen = {name: BYTES if kind in NAMED else kind for name, kind in chosen.items()}
         for name, kind in chosen.items():
-            accepted = {IMAGE: READ, BYTES: frozenset({BYTES, *NAMED})}
-            self.guessed.kinds[name] = accepted.get(kind, frozenset({kind}))
+            self.guessed.kinds[name] = {IMAGE: READ, BYTES: frozenset({BYTES, *NAMED})}.get(kind, frozenset({kind}))
         read = [(layout, records) for layout, records in layouts if not self.guessed.reject(layout, key)]
         total = sum(records for _, records in read)
         for name, kind in chosen.items():

@@ -194,7 +194,6 @@ def _text(name: bytes) -> str:
 
 
 def _format_of(chunk: memoryview) -> str:
-    """Returns the format of an image, or `bytes`."""
     if not chunk or chunk[0] not in STARTS or not IMAGE.match(chunk):
         return BYTES
     if chunk[0] == STARTS[0]:
@@ -253,6 +252,7 @@ INPUTS_FILE = "inputs.json"
 TOGETHER = 1024  # records counted at once
 NAMED = 1000  # damaged records named
 OnBytes = Callable[[int], None]
+OnPlan = Callable[[int], OnBytes]  # takes the bytes to read, and returns a function of each read's number of bytes
 
 
 class Damage(NamedTuple):
@@ -278,6 +278,14 @@ class Scanned:
     facts: Mapping[str, FeatureFacts]
     sample: str | None = None  # `file_names.sample`; None: an earlier Recordmill passed over the file
 
+    @classmethod
+    def of(cls, path: Path, found: Found) -> "Scanned":
+        """Reads what a pass over a file found."""
+        head = json.loads(_unpacked(path)[0])
+        facts = {name: FeatureFacts(**each) for name, each in head.pop("facts").items()}
+        damaged = tuple(Damage(*each) for each in head.pop("damaged"))
+        return cls(found, path, damaged=damaged, facts=facts, layouts=tuple(head.pop("layouts")), **head)
+
     @property
     def groups(self) -> npt.NDArray[np.uint8]:
         """Each record's split and layout, uint8 [records, 2]; `DAMAGED` in place of the layout for damaged data."""
@@ -296,20 +304,15 @@ class Scanned:
         return files.read(self.found.info.path, start + 12, end - start - 16)
 
 
-def is_done(path: Path) -> bool:
-    """Whether a file's pass is complete."""
-    return path.with_suffix(".scan").is_file()
-
-
-def take_over(base: Base, path: Path) -> None:
-    """Copies what the live version holds of a file of the same place, size and times, if it does."""
-    live = base.live
-    if live is None or INPUTS_FILE not in live.files:
-        return
-    known = parse_json(read_checked(base.folder, INPUTS_FILE, live.files[INPUTS_FILE]["sha256"]))
-    index, facts = known.get(path.name, (None, None))
-    for kept, suffix in ((index, ".index"), (facts, ".scan")) if {index, facts} <= live.files.keys() else ():
-        path.with_suffix(suffix).write_bytes(read_checked(base.folder, kept, live.files[kept]["sha256"]))
+def take_over(base: Base, path: Path) -> bool:
+    """Takes what the live version holds of a file of one place, size and times; tells if a pass over it is complete."""
+    live, done = base.live, path.with_suffix(".scan")
+    if not done.is_file() and live is not None and INPUTS_FILE in live.files:
+        known = parse_json(read_checked(base.folder, INPUTS_FILE, live.files[INPUTS_FILE]["sha256"]))
+        index, facts = known.get(path.name, (None, None))
+        for kept, suffix in ((index, ".index"), (facts, ".scan")) if {index, facts} <= live.files.keys() else ():
+            path.with_suffix(suffix).write_bytes(read_checked(base.folder, kept, live.files[kept]["sha256"]))
+    return done.is_file()
 
 
 def _unpacked(path: Path) -> tuple[bytes, bytes]:
@@ -318,21 +321,10 @@ def _unpacked(path: Path) -> tuple[bytes, bytes]:
     return packed.decompress(path.with_suffix(".scan").read_bytes()), packed.unused_data
 
 
-def read_scan(path: Path, found: Found) -> Scanned:
-    """Reads what a pass found."""
-    head = json.loads(_unpacked(path)[0])
-    facts = {name: FeatureFacts(**each) for name, each in head.pop("facts").items()}
-    damaged = tuple(Damage(*each) for each in head.pop("damaged"))
-    return Scanned(found, path, damaged=damaged, facts=facts, layouts=tuple(head.pop("layouts")), **head)
-
-
 def scan_file(
     files: Files, found: Found, path: Path, key: str | None, shares: Mapping[str, float], on_bytes: OnBytes
 ) -> None:
-    """Reads a file once, and writes `<path>.index` and `<path>.scan`, the second when all is done.
-
-    Raises: AdoptError: it is no TFRecord file, or compressed. UserError: too many layouts. OSError: it cannot be read.
-    """
+    """Reads a file once; writes `<path>.index` and, last, `<path>.scan`. Raises: AdoptError, UserError, OSError."""
     facts, groups, damaged = Facts(), zlib.compressobj(1), list[Damage]()
     packed, count, kinds = list[bytes](), 0, set[tuple[int, int]]()
 

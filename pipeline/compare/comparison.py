@@ -1,9 +1,4 @@
-"""Compares two versions by their manifests, profiles and vocabularies, without reading a record.
-
->>> before, after = ComparedVersion.read(live_folder, live), ComparedVersion.read(folder, manifest)  # doctest: +SKIP
->>> [str(figure) for figure in compare(before, after).figures if figure.value]  # doctest: +SKIP
-['rows_lost of train is 0.4: 1,000 → 600 rows']
-"""
+"""Compares two versions by their manifests, profiles and vocabularies, without reading a record."""
 
 import math
 from collections.abc import Iterator
@@ -88,18 +83,15 @@ def _all_rows(manifest: Manifest) -> int:
     return sum(split.rows for split in manifest.splits.values())
 
 
-def _schema_figures(before: Manifest, after: Manifest) -> Iterator[Figure]:
-    """Yields a figure of 1 for each missing feature and changed type; if none, one of 0 for `all`."""
-    is_same = True
+def _schema_figures(before: Manifest, after: Manifest) -> list[Figure]:
+    """Returns a figure of 1 for each missing feature and changed type; if none, one of 0 for `all`."""
+    figures = list[Figure]()
     for name, old in before.features.items():
         new = after.features.get(name, {})
         parts = [f"{part} {old.get(part)} → {new.get(part)}" for part in SCHEMA if old.get(part) != new.get(part)]
-        if parts:
-            is_same = False
-            change = ", ".join(parts) if new else "the feature is gone"
-            yield Figure("schema_changes", name, 1.0, change, feature=name)
-    if is_same:
-        yield Figure("schema_changes", "all", 0.0)
+        change = ", ".join(parts) if new else "the feature is gone"
+        figures += [Figure("schema_changes", name, 1.0, change, feature=name)] if parts else []
+    return figures or [Figure("schema_changes", "all", 0.0)]
 
 
 def _id_figures(name: str, before: ComparedVersion, after: ComparedVersion) -> Iterator[Figure]:

@@ -3,10 +3,6 @@
 Rows are compared by their keys: added, removed, changed, and moved between splits. Shards with the same digest and
 split in both versions are skipped. Of every other record, only the key is parsed; the content is compared by length
 and by the CRC-32C stored in TFRecord.
-
->>> print(*diff(open_dataset("out", old), open_dataset("out", new)).lines(), sep=chr(10))  # doctest: +SKIP
-20261120T120000Z-4f1c9a2e → 20261121T120000Z-77d0a4b1
-rows: 1,204 added (cats/9001.jpg, …), 3 removed (cats/17.jpg, …), 0 changed, 0 moved, 90,113 unchanged
 """
 
 import mmap
@@ -40,7 +36,6 @@ EXAMINED = 1_000  # changed rows with compared features
 Ints = npt.NDArray[np.int64]
 SHOWN = 20  # lines per section
 OTHERS = ("features", "statistics", "spec", "packages")
-IN_OTHER_SECTIONS = ("schema_changes", "ids_moved")  # rules on features shown in other sections: `features`, and names
 Change = tuple[Any, Any]  # a value before and after; None if missing
 Changes = dict[str, Change]  # changed values by path in the manifest, such as `image.mean.0`
 
@@ -73,7 +68,8 @@ def compare_rows(before: DatasetVersion, after: DatasetVersion) -> RowChanges:
     in_old, in_new = _pairs(old, new)
     is_changed = old.contents[in_old] != new.contents[in_new]
     is_moved = old.splits[in_old] != new.splits[in_new]
-    added, removed = _others(len(new.keys), in_new), _others(len(old.keys), in_old)
+    added = np.setdiff1d(np.arange(len(new.keys)), in_new, assume_unique=True)
+    removed = np.setdiff1d(np.arange(len(old.keys)), in_old, assume_unique=True)
     changed, moved = np.flatnonzero(is_changed), np.flatnonzero(is_moved)
     shown = [rows[:EXAMPLES] for rows in (added, in_new[changed], in_new[moved])]
     records = _records_of(after, new, np.concatenate([*shown, in_new[changed[:EXAMINED]]]))
@@ -121,8 +117,7 @@ def _read(dataset: DatasetVersion, splits: Sequence[str], shared: Counter[tuple[
     for _, shard in chosen:
         with _opened(dataset, shard) as opened:
             for start in range(0, len(opened.starts), TOGETHER):
-                hashes = hash_keys(_keys_of(dataset.manifest, opened, start, start + TOGETHER))
-                keys.append(np.stack(hashes[:2], 1))
+                keys.append(np.stack(hash_keys(_keys_of(dataset.manifest, opened, start, start + TOGETHER))[:2], 1))
             data, ends = opened.data, opened.ends
             if isinstance(data, AdoptedFile):
                 data, _, ends = data.gather(ends - FOOTER_BYTES, ends) if len(ends) else (b"", ends, ends)
@@ -130,8 +125,7 @@ def _read(dataset: DatasetVersion, splits: Sequence[str], shared: Counter[tuple[
             footers = np.frombuffer(data, np.uint8)[places].copy().view("<u4").ravel()
             lengths = (opened.ends - opened.starts).astype(np.uint64)
             contents.append(footers.astype(np.uint64) << np.uint64(32) | lengths & np.uint64(0xFFFFFFFF))
-    counts = [shard.records for _, shard in chosen]
-    of_shard = np.repeat(np.arange(len(chosen)), counts)
+    of_shard = np.repeat(np.arange(len(chosen)), [shard.records for _, shard in chosen])
     of_split = np.array([splits.index(name) for name, _ in chosen], np.int64)[of_shard]
     hashed, firsts = np.concatenate(keys), np.arange(len(of_shard))
     if any(split.source_rows is not None for split in dataset.manifest.splits.values()):
@@ -195,8 +189,7 @@ def _pairs(old: _RowsOfVersion, new: _RowsOfVersion) -> tuple[Ints, Ints]:
     """Returns the numbers of the rows in both; pairs repeated keys in order."""
     keys = np.concatenate([old.keys, new.keys])
     is_new = np.arange(len(keys)) >= len(old.keys)
-    splits = np.concatenate([old.splits, new.splits])
-    order = np.lexsort((splits, is_new, keys[:, 1], keys[:, 0]))
+    order = np.lexsort((np.concatenate([old.splits, new.splits]), is_new, keys[:, 1], keys[:, 0]))
     keys, is_new = keys[order], is_new[order]
     starts = np.concatenate([[True], (keys[1:] != keys[:-1]).any(1)])[: len(keys)]
     group = np.cumsum(starts) - 1
@@ -206,10 +199,6 @@ def _pairs(old: _RowsOfVersion, new: _RowsOfVersion) -> tuple[Ints, Ints]:
     news = np.bincount(group, is_new, len(firsts)).astype(np.int64)
     is_paired = rank < np.minimum(olds, news)[group]
     return order[is_paired & ~is_new], order[is_paired & is_new] - len(old.keys)
-
-
-def _others(count: int, rows: Ints) -> Ints:
-    return np.flatnonzero(np.bincount(rows, minlength=count) == 0)
 
 
 def _records_of(dataset: DatasetVersion, rows: _RowsOfVersion, chosen: Ints) -> dict[int, tuple[bytes, bytes]]:
@@ -316,8 +305,8 @@ def diff(before: DatasetVersion, after: DatasetVersion, *, rows: bool = True, va
     old, new, figures = before.manifest, after.manifest, list[Figure]()
     if values:
         compared = compare(*(ComparedVersion.read(each.folder, each.manifest) for each in (before, after)))
-        changed = [each for each in compared.figures if each.value and each.feature]
-        shown = [each for each in changed if each.rule not in IN_OTHER_SECTIONS]
+        others = ("schema_changes", "ids_moved")  # shown in other sections: `features`, and names
+        shown = [each for each in compared.figures if each.value and each.feature and each.rule not in others]
         figures = sorted(shown, key=lambda figure: (figure.rule, -figure.value))
     return Diff(
         old.version,

@@ -60,10 +60,7 @@ Words = list[str] | None
 
 
 def _distances(before: FeatureProfile, after: FeatureProfile, words: tuple[Words, Words]) -> Iterator[Figure]:
-    """Compares two distributions: numbers or text lengths in tenths of the values before; names by name.
-
-    `words` are names by id for each version; None compares raw ids.
-    """
+    """Compares numbers or text lengths in tenths of the values before, names by name (`words`; None: by raw id)."""
     if before.histogram and after.histogram:
         counted = min(int(before.histogram.counts.sum()), int(after.histogram.counts.sum()))
         if counted:
@@ -95,10 +92,7 @@ def _medians(before: Histogram, after: Histogram) -> str:
 
 
 def lost_names(name: str, before: ComparedVersion, after: ComparedVersion) -> Iterator[Figure]:
-    """Yields the share of a category's most frequent vanished name, over all splits. Raises as `value_figures`.
-
-    Counts its occurrences; for a new span, the number expected of as many values.
-    """
+    """Yields the share, over all splits, of the most frequent name that vanished, in a span by the number expected."""
     old = _all_rows(before.profiles, name)
     parts = {"": after.profiles} | {span: each.profiles for span, each in after.spans.items()}
     for span, new in ((span, _all_rows(profiles, name)) for span, profiles in parts.items()):
@@ -124,10 +118,7 @@ def _by_name(ids: Mapping[int, int], words: Words) -> Counter[str]:
 
 
 def pixel_figures(name: str, before: ComparedVersion, after: ComparedVersion) -> Iterator[Figure]:
-    """Compares an image feature's pixels by channel, in samples for statistics, and of new spans with these.
-
-    Under a frozen analysis, which keeps its statistics, the figure is the new rows' drift.
-    """
+    """Compares an image's pixels by channel, of all rows and of new spans; a frozen analysis gives their drift."""
     learned = before.manifest.statistics.get(name, {})
     for span, profile in after.spans.items():
         yield from _pixels(name, learned, profile.pixels.get(name, {}), span)
@@ -296,10 +287,7 @@ def _shares(counts: Counts) -> Shares:
 
 
 def binned(before: Histogram, after: Histogram) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Counts two histograms in the same bins: tenths of the values before, and one below and one above all of them.
-
-    Equal values share a bin: repeated values make fewer bins. The bounds are the coarser histogram's.
-    """
+    """Counts both in tenths of the values before, and a bin below and one above; equal values share a bin."""
     old, new = Histogram.coarsened([before, after])
     ranks = [len_ * int(old.counts.sum()) // BINS for len_ in range(1, BINS)]
     starts = old.keys[np.searchsorted(np.cumsum(old.counts), ranks, side="right")]

@@ -15,7 +15,6 @@ from recordmill.pipeline.safe_text import cut
 
 SLACK = 1.25
 """A new span may exceed earlier spans' largest figure by this factor; for a share, 1 - share may shrink by it."""
-UNBOUNDED = ("psi", "shift", "appearance", "pixels")  # rules of spans with figures beyond 1
 Pair = Sequence[int]  # a number before, and after
 
 
@@ -40,8 +39,9 @@ class Figure:
             return False
         if self.usual is None:
             return True
-        most = SLACK * self.usual  # a share stays below 1
-        return self.value > (most if self.rule in UNBOUNDED else min(most, 1 - (1 - self.usual) / SLACK))
+        most = SLACK * self.usual
+        is_share = self.rule not in ("psi", "shift", "appearance", "pixels")  # stays below 1
+        return self.value > (min(most, 1 - (1 - self.usual) / SLACK) if is_share else most)
 
     @property
     def name(self) -> str:

@@ -8,14 +8,10 @@ are usual for the same span in later versions, until exceeded.
 >>> usual = Usual({"mon": 90, "tue": 80}, {"psi": {"age (train)": {"mon": 7.9}}})
 >>> usual.to_json()["figures"]["psi"]
 {'age (train)': {'mon': 7.9}}
->>> verdict = judge(ComparedVersion.read(live_folder, live), ComparedVersion.read(folder, manifest), spec.gate)
-... # doctest: +SKIP
->>> [str(figure) for figure in verdict.breaches]  # doctest: +SKIP
-['rows_lost of train is 0.4, more than 0.1: 1,000 → 600 rows']
 """
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -33,6 +29,7 @@ from recordmill.pipeline.dataset.manifest import Location, Manifest
 from recordmill.pipeline.dataset.paths import read_inner
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.safe_text import count
+from recordmill.pipeline.sources.batches import by_key
 from recordmill.pipeline.versions.base import Base
 from recordmill.transforms.base.kinds import read_description
 
@@ -44,8 +41,6 @@ LEAST = 5  # earlier spans
 DAYS = 35  # five weeks
 HOURS = 192  # eight days
 STEADY_DAYS, STEADY_HOURS = 14, 168  # two weeks, one week
-SPREADS = 5  # median changes between successive spans; one is 0.95 standard deviations of normal counts
-STEADIEST = 0.1  # a share below the median that is always tolerated
 Past = Mapping[str, Mapping[str, Mapping[str, float]]]
 DISTRIBUTIONS = ("psi", "shift", "jensen_shannon", "l_infinity", "names_lost")
 """Rules that need `min_values`; the others need `min_rows`."""
@@ -92,25 +87,21 @@ class Usual:
         return replace(figure, usual=max((each for each in known if each is not None), default=None))
 
     def row_figures(self, span: str, rows: int) -> Iterator[Figure]:
-        """Compares a new span's rows with the median of earlier spans, given enough of both; one without rows with any.
-
-        With many earlier spans, the limit is five times the median change from one to the next.
-        """
+        """Compares a new span's rows with the median of enough earlier spans; one without rows with any."""
         counts = [self.rows[name] for name in sorted(self.earlier(span))]
         if (len(counts) >= LEAST or (counts and not rows)) and (middle := median(counts)):
             shortfalls = [max(0.0, 1 - count / middle) for count in (rows, *counts)]
             detail = f"{rows:,} rows, where {count(len(counts), 'span')} like it had {middle:,.0f} (median)"
             usual, limit = max(shortfalls[1:]), None
             if len(counts) >= (STEADY_HOURS if _shape(span).endswith("T00") else STEADY_DAYS):
-                limit = max(STEADIEST, SPREADS * median(1 - min(pair) / max(*pair, 1) for pair in pairwise(counts)))
+                change = median(1 - min(pair) / max(*pair, 1) for pair in pairwise(counts))
+                limit = max(0.1, 5 * change)  # one change is 0.95 standard deviations of normal counts
             yield Figure("rows_short", "rows", shortfalls[0], detail, middle, span=span, limit=limit, usual=usual)
 
     def after(self, new: Iterable[Figure], rows: Mapping[str, int]) -> "Usual":
         """Returns the next version's entry: adds the new spans' rows and figures, and drops the oldest by name."""
         all_rows = dict(sorted({**self.rows, **rows}.items()))
-        new, alike = list(new), defaultdict[str, list[str]](list)  # the series of like names
-        for name in all_rows:
-            alike[_shape(name)].append(name)
+        new, alike = list(new), by_key(all_rows, _shape)  # the series of like names
         ends = {shape: -(HOURS if shape.endswith("T00") else DAYS) for shape in alike}
         last = {name: name for shape, names in alike.items() for name in names[ends[shape] :]}
         near = [each for each in new if each.limit is not None and each.value * SLACK > each.limit]
@@ -221,8 +212,7 @@ def gate_entry(spec: "Spec", base: Base, folder: Location, manifest: Manifest) -
     if not Usual.of(before.manifest).is_whole:
         names = [name for name, span in before.manifest.spans.items() if not span.members][-DAYS:]
         with suppress(DatasetError):  # if one is damaged, only limits decide
-            profiles = {name: _profile(before.folder, before.manifest, name) for name in names}
-            before = replace(before, spans=profiles)
+            before = replace(before, spans={name: _profile(before.folder, before.manifest, name) for name in names})
     after = ComparedVersion.read(folder, manifest)
     known = {key for span in before.manifest.spans.values() for key in (span.key, *span.members.values())}
     keys = {name: {*span.members.values()} or {span.key} for name, span in manifest.spans.items()}
@@ -239,7 +229,12 @@ def gate_entry(spec: "Spec", base: Base, folder: Location, manifest: Manifest) -
 
 def judge(before: ComparedVersion, after: ComparedVersion, gate: "Gate") -> Verdict:
     """Compares a version with the live one, `before`, by all rules."""
-    usual, compared = _usual(before, gate), compare(before, after)
+    known, earlier, compared = Usual.of(before.manifest), list[Figure](), compare(before, after)
+    if before.spans:  # what is usual is unknown: takes the live version's last spans
+        of_live = compare(before, before)
+        known = replace(known, is_whole=bool(before.profiles) and not _damaged(of_live, gate))
+        earlier = [each for each in _limited(of_live.figures, before, before, gate) if each.span]
+    usual = known.after(earlier, {})
     rows = {name: after.manifest.spans[name].rows.get("written", 0) for name in after.spans}
     of_spans = [figure for span, count in rows.items() for figure in usual.row_figures(span, count)]
     limited = _limited([*compared.figures, *of_spans], before, after, gate)
@@ -253,16 +248,6 @@ def judge(before: ComparedVersion, after: ComparedVersion, gate: "Gate") -> Verd
     kept = usual.after(lasting, rows)
     entry = kept.to_json() if after.manifest.spans else {}
     return Verdict(before.manifest.version, tuple(figures), tuple(compared.not_compared), entry, kept.approved)
-
-
-def _usual(before: ComparedVersion, gate: "Gate") -> Usual:
-    """Returns the usual figures of new spans; if unknown, those of the live version's last spans."""
-    known = Usual.of(before.manifest)
-    if not before.spans:
-        return known.after([], {})
-    compared = compare(before, before)
-    known = replace(known, is_whole=bool(before.profiles) and not _damaged(compared, gate))
-    return known.after([each for each in _limited(compared.figures, before, before, gate) if each.span], {})
 
 
 def _damaged(compared: Compared, gate: "Gate") -> list[str]:

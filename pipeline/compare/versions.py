@@ -80,15 +80,12 @@ class ComparedVersion:
 
     def options(self, feature: str) -> Mapping[str, Any]:
         """Returns the spec's options of a feature; empty for outputs of the user's function."""
-        options: Mapping[str, Any] = self.manifest.spec.get("features", {}).get(feature, {})
-        return options
+        return dict(self.manifest.spec.get("features", {}).get(feature, {}))
 
 
 def is_edited(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     """Whether a person changed options between two specs; ignores options added by a later Recordmill."""
-    if bool(before) != bool(after):
-        return True
-    return any(before[name] != after[name] for name in before if name in after)
+    return bool(before) != bool(after) or any(before[name] != after[name] for name in before if name in after)
 
 
 class IdChanges(NamedTuple):
@@ -125,6 +122,7 @@ def first_few(words: Sequence[str], ids: Ids | None = None) -> str:
 
 def id_changes(before: Manifest, old: Location, after: Mapping[str, Description], new: Location) -> Iterator[str]:
     """Yields a line for each feature with new, lost or moved ids; never shows words of texts: values of rows."""
+    again = "have another id than before, so the model needs training again"
     for name, description in after.items():
         table = description.ids if name in before.features else None
         if table is None or table.file is None:
@@ -134,7 +132,6 @@ def id_changes(before: Manifest, old: Location, after: Mapping[str, Description]
             new_names, lost, moved = compare_ids(ids, ids_of(new, description, name))
             lines = [f"{len(new_names):,} new{first_few(new_names, table)}"] if ids and new_names else []
             lines += [f"{len(lost):,} without an id now{first_few(lost, table)}"] if lost else []
-            again = "have another id than before, so the model needs training again"
             lines += [f"{len(moved):,} of {len(ids):,} {again}"] if moved else []
             if lines:
                 yield f"{name}: {'; '.join(lines)}"
@@ -143,10 +140,9 @@ def id_changes(before: Manifest, old: Location, after: Mapping[str, Description]
 def names_gone(
     kept: Mapping[str, tuple[str, ...]], label: str | None, statistics: Mapping[str, Any], labels: Mapping[int, int]
 ) -> Iterator[str]:
-    """Yields a line for each feature that keeps ids of names missing from the data.
+    """Yields a line for each feature that keeps ids of names missing from the data, for the label in all splits.
 
-    The label learns from all splits, other features from the train split. `labels` counts the label's records by id;
-    empty if the user's function made another label.
+    `labels` counts the label's records by id; empty if the user's function made another label.
     """
     for name, names in kept.items():
         words = statistics.get(name, {}).get("gone", [])

@@ -1,8 +1,4 @@
-"""A forecast of a build: its plan, a sample of its rows, and warnings to read before.
-
->>> forecast(load_spec("dataset.yaml"), LocalFiles()).warnings  # doctest: +SKIP
-("the split 'test' is empty",)
-"""
+"""A forecast of a build: its plan, a sample of its rows, and warnings to read before."""
 
 import itertools
 import os
@@ -12,25 +8,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from recordmill.pipeline.build.attempt.failures import RejectPlaces
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.inputs.input_table import Listings
 from recordmill.pipeline.build.journal import DRY_RUN
-from recordmill.pipeline.build.plan.plan import (
-    BuildPlan,
-    NoSpaceError,
-    check_free_space,
-    make_plan,
-    planned_build,
-    size,
-)
+from recordmill.pipeline.build.plan.plan import BuildPlan, check_free_space, make_plan, planned_build, size
 from recordmill.pipeline.build.plan.under_way import Build
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.compare.versions import compare_ids, first_few, ids_of
 from recordmill.pipeline.dataset.manifest import Location, Manifest
-from recordmill.pipeline.errors import ExitCode
+from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.forecast.sample import ColumnView, PackForecast, RowSample, take_sample, view_of
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.safe_text import count, cut
@@ -46,11 +35,6 @@ from recordmill.transforms.values.category_spec import NamedClasses
 
 PROCESS_BYTES = 1_200_000_000
 """The peak of a local build of photos or documents: `make bench ARGS="memory-text memory-images"`."""
-PIXEL_BYTES = 12  # of memory while decoding
-UNFINISHED = (history.RUNNING, history.KILLED, "stopped", "failed")  # ends that may leave work for the next build
-ONE_CLASS = 0.99  # a share of one class that leaves little to learn
-ENOUGH = 1_000  # sampled rows that make an empty split worth a warning
-MINUTE, HOUR = 60, 3600
 
 
 @dataclass(frozen=True)
@@ -59,13 +43,6 @@ class SplitForecast:
 
     rows: int
     shards: int
-
-
-class Warned(NamedTuple):
-    """A warning, with the build's exit status if fatal."""
-
-    text: str
-    exit_code: ExitCode = ExitCode.PUBLISHED
 
 
 @dataclass(frozen=True)
@@ -152,12 +129,8 @@ def _forecast(
 ) -> Forecast:
     columns = [view_of(name, planned, sample) for name in planned.schema.features]
     of_split = sample.of_split([*plan.spec.splits])
-    warned = [
-        *_space(plan, planned, output),
-        *_endings(plan, sample, of_split),
-        *map(Warned, _row_warnings(plan.spec, sample, of_split, columns)),
-        *map(Warned, _id_warnings(plan.spec, *live) if live else ()),
-    ]
+    failures = [*_space(plan, planned, output), *_endings(plan, sample, of_split)]
+    warnings = [*_row_warnings(plan.spec, sample, of_split, columns), *(_id_warnings(plan.spec, *live) if live else ())]
     free = None
     if output is None or is_local(output):
         folder = Path(output or ".").absolute()
@@ -179,7 +152,7 @@ def _forecast(
         shard_bytes=plan.expected_bytes,
         scratch_bytes=0 if planned.inline else plan.scratch_bytes,
         free_bytes=free,
-        memory_bytes=PROCESS_BYTES + cores() * largest * PIXEL_BYTES,
+        memory_bytes=PROCESS_BYTES + cores() * largest * 12,  # bytes a pixel while decoding
         spans_read=tuple(plan.spans.built),
         spans_kept=tuple(plan.spans.kept),
         sampled_rows=sample.rows,
@@ -192,17 +165,13 @@ def _forecast(
         packs=tuple(replace(each, rows=round(each.rows * of_all)) for each in sample.packs),
         time=None if output is None else _time(plan, output),
         notes=(*plan.notes, *sample.notes),
-        warnings=tuple(each.text for each in warned),
-        exit_code=next((each.exit_code for each in warned if each.exit_code), ExitCode.PUBLISHED),
+        warnings=(*(text for text, _ in failures), *warnings),
+        exit_code=next((code for _, code in failures if code), ExitCode.PUBLISHED),
     )
 
 
 def _time(plan: BuildPlan, output: str) -> BuildTime | None:
-    """Scales the time of this output's latest build on this machine that read and wrote all its rows in that time.
-
-    A version made live again has all rows, but wrote none; a resumed build has all rows, but only the last attempt's
-    seconds.
-    """
+    """Scales the time of this output's latest build on this machine that read and wrote all rows in one attempt."""
     time, left = None, dict[str | None, bool]()
     for entry in history.read_history(output):
         is_here = entry.get("host") == os.uname().nodename and entry.get("runner") == "local"
@@ -211,43 +180,43 @@ def _time(plan: BuildPlan, output: str) -> BuildTime | None:
         if is_here and is_whole and rows and seconds and not left.get(key):
             how = f"the build of {entry.get('ended_at')} on this machine: {rows:,} rows in {seconds:,.0f} s"
             time = BuildTime(plan.rows / rows * seconds, how)
-        if entry.get("end") != DRY_RUN:
-            left[key] = entry.get("end") in UNFINISHED
+        if entry.get("end") != DRY_RUN:  # these ends may leave work for the next build
+            left[key] = entry.get("end") in (history.RUNNING, history.KILLED, history.STOPPED, history.FAILED)
     return time
 
 
-def _space(plan: BuildPlan, planned: PlannedBuild, output: str | None) -> Iterator[Warned]:
+def _space(plan: BuildPlan, planned: PlannedBuild, output: str | None) -> Iterator[tuple[str, ExitCode]]:
     try:
         run, holds_shards = os.path.dirname(planned.scratch), output is None or is_local(output)
         if note := check_free_space(plan, run, holds_shards=holds_shards, holds_rows=not planned.inline):
-            yield Warned(note)
-    except NoSpaceError as error:
-        yield Warned(str(error), error.exit_code)
+            yield note, ExitCode.PUBLISHED
+    except UserError as error:
+        yield str(error), error.exit_code
 
 
-def _endings(plan: BuildPlan, sample: RowSample, of_split: Mapping[str, int]) -> Iterator[Warned]:
-    """Warns of reasons to fail at the end of a build, in the order of its checks."""
+def _endings(plan: BuildPlan, sample: RowSample, of_split: Mapping[str, int]) -> Iterator[tuple[str, ExitCode]]:
+    """Yields reasons to fail at the end of a build, in the order of its checks, with its exit status."""
     limit, again, rows = plan.spec.rejects.max_share, plan.spec.rejects.duplicate_share, max(1, sample.rows)
     late = len(sample.late) / max(1, sample.built_rows) * len(sample.firsts)
     share, repeated = (len(sample.rejects) + late) / rows, sample.repeated / rows
     if limit is not None and share > limit:
         such = RejectPlaces(plan, [None] * len(plan.chunks)).example([*sample.rejects, *sample.late][0])
         ends = f"`rejects: {{max_share: {limit:g}}}` ends the build; such as {such}"
-        yield Warned(f"{share:.1%} of the rows would be rejected, and {ends}", ExitCode.REJECTS)
+        yield f"{share:.1%} of the rows would be rejected, and {ends}", ExitCode.REJECTS
     if again is not None and repeated > again:
         ends = f"`rejects: {{max_duplicate_share: {again:g}}}` ends the build"
-        yield Warned(f"{repeated:.1%} of the rows repeat a key, and {ends}", ExitCode.REJECTS)
+        yield f"{repeated:.1%} of the rows repeat a key, and {ends}", ExitCode.REJECTS
     if sample.rows and (not sample.good or 0 < sample.built_rows == len(sample.late)):
-        yield Warned("every row of the sample is rejected: nothing would be built", ExitCode.ERROR)
+        yield "every row of the sample is rejected: nothing would be built", ExitCode.ERROR
     elif sample.rows and sample.is_all and not of_split["train"] and not plan.spans.kept:
-        yield Warned("no row is in 'train': nothing would be built", ExitCode.ERROR)
+        yield "no row is in 'train': nothing would be built", ExitCode.ERROR
 
 
 def _row_warnings(
     spec: Spec, sample: RowSample, of_split: Mapping[str, int], columns: Sequence[ColumnView]
 ) -> Iterator[str]:
     for name, number in of_split.items():
-        if not number and sample.good >= (1 if sample.is_all else ENOUGH):
+        if not number and sample.good >= (1 if sample.is_all else 1_000):
             yield f"the split '{name}' is empty" + ("" if sample.is_all else f" in a sample of {sample.good:,} rows")
     doubled = {place: rows for place, rows in Counter(sample.places()).items() if rows > 1}
     if doubled:
@@ -264,7 +233,7 @@ def _row_warnings(
             share = rows / sum(view.names.values())
             if len(view.names) == 1:
                 yield f"the label '{view.name}' has one class alone, '{largest}'"
-            elif share > ONE_CLASS:
+            elif share > 0.99:  # little is left to learn
                 yield f"{share:.1%} of the rows are of one class, '{largest}'"
 
 
@@ -276,20 +245,16 @@ def _id_warnings(spec: Spec, folder: Location, live: Manifest) -> Iterator[str]:
         if isinstance(feature, NamedClasses) and feature.classes == "fresh":
             yield f"'{name}': `classes: fresh` may give names other ids than {live.version} has"
         elif isinstance(feature, NamedClasses) and not feature.analyzed:
-            yield from _moved_ids(name, feature, folder, live, is_label=name == spec.label)
+            if (given := feature.with_classes().given_classes) is None:
+                continue
+            now = dict(zip(given, itertools.count(0 if name == spec.label else 1 + feature.oov_buckets)))
+            _, lost, moved = compare_ids(ids_of(folder, kinds.read_description(live.features[name]), name), now)
+            if moved:
+                yield f"'{name}': {len(moved):,} names get other ids than {live.version} has{first_few(moved)}"
+            if lost:
+                yield f"'{name}': {len(lost):,} names of {live.version} get no id{first_few(lost)}"
         elif isinstance(feature, text.Tokenized) and feature.analyzed and not spec.is_frozen:
             yield f"'{name}': its words are learned again, and their ids may move; `analysis: frozen` keeps them"
-
-
-def _moved_ids(name: str, feature: NamedClasses, folder: Location, live: Manifest, *, is_label: bool) -> Iterator[str]:
-    if (given := feature.with_classes().given_classes) is None:
-        return
-    now = dict(zip(given, itertools.count(0 if is_label else 1 + feature.oov_buckets)))
-    changes = compare_ids(ids_of(folder, kinds.read_description(live.features[name]), name), now)
-    if changes.moved:
-        yield f"'{name}': {len(changes.moved):,} names get other ids than {live.version} has{first_few(changes.moved)}"
-    if changes.lost:
-        yield f"'{name}': {len(changes.lost):,} names of {live.version} get no id{first_few(changes.lost)}"
 
 
 def lines_of(forecast: Forecast) -> Iterator[str]:
@@ -350,8 +315,7 @@ def duration(seconds: float) -> str:
     ('1 s', '1 min 15 s', '2 h 30 min')
     """
     whole = max(1, round(seconds))
-    if whole < MINUTE:
+    minutes = whole // 60
+    if minutes < 1:
         return f"{whole} s"
-    if whole < HOUR:
-        return f"{whole // MINUTE} min {whole % MINUTE} s"
-    return f"{whole // HOUR:,} h {whole % HOUR // MINUTE} min"
+    return f"{minutes} min {whole % 60} s" if minutes < 60 else f"{minutes // 60:,} h {minutes % 60} min"

@@ -49,11 +49,7 @@ SHOWN = 8  # roles or classes
 
 
 def rehearse(sample: RowSample, planned: PlannedBuild, frozen: LiveAnalysis | None) -> None:
-    """Builds the first rows of keys, all or some, evenly spread, and drops the records; adds what it saw to the sample.
-
-    If a build has other rows, too, a tokenizer may be too hard to train: a note. Raises: UserError: a build would end
-    with it.
-    """
+    """Builds the first rows of keys, or some, evenly spread, and adds what it saw to the sample. Raises: UserError."""
     most = IMAGES if any(each.is_reference for each in planned.images().values()) else ROWS
     chosen = spread(sample.firsts, most)
     rows = pa.concat_tables(sample.tables).take([row for start in range(8) for row in chosen[start::8]])
@@ -79,7 +75,6 @@ def rehearse(sample: RowSample, planned: PlannedBuild, frozen: LiveAnalysis | No
 
 
 def _with_graph(given: PlannedBuild, rows: pa.Table, frozen: LiveAnalysis | None, notes: list[str]) -> PlannedBuild:
-    """Returns the build with its graph."""
     if frozen is None:
         look = statistics_look(given)
         found = learned(look, look.sums_of(rows))
@@ -141,7 +136,11 @@ class _Counting(ShardBuilder):
     def _built(self, batch: RowBatch, stored: Stored) -> BuiltBatch:
         for name, options in self._context.features.items():
             if isinstance(options, Chat):
-                self.seen[name].append(_messages(batch.rows, name, options))
+                texts = filter(None, batch.rows[name].to_pylist())  # a missing chat is empty
+                chats = (canonical(text.decode(), options.roles) for text in texts)
+                roles = Counter(message["role"] for chat in chats for message in chat.messages)
+                trained = pc.list_flatten(batch.rows[encoded_name(name, LOSS_MASK)]).to_numpy()
+                self.seen[name].append(roles + Counter({COUNTED: int(trained.sum()), TOKENS: len(trained)}))
             elif isinstance(options, Mask):
                 self.seen[name].append(_pixels(batch.images[name], options))
         return super()._built(batch, stored)
@@ -155,13 +154,6 @@ def _words(seen: Counter[str]) -> str:
         messages = ", ".join(f"{number:,} {role}" for role, number in named)
         return f"{messages} messages, {counted / tokens:.1%} of {tokens:,} tokens trained"
     return ", ".join([*(f"{pixels / total:.1%} {name}" for name, pixels in named), *[f"{more:,} more"] * (more > 0)])
-
-
-def _messages(rows: pa.Table, name: str, options: Chat) -> Counter[str]:
-    texts = filter(None, rows[name].to_pylist())  # a missing chat is empty
-    roles = Counter(message["role"] for text in texts for message in canonical(text.decode(), options.roles).messages)
-    counts = pc.list_flatten(rows[encoded_name(name, LOSS_MASK)]).to_numpy()
-    return roles + Counter({COUNTED: int(counts.sum()), TOKENS: len(counts)})
 
 
 def _pixels(masks: Sequence[ImageBytes], options: Mask) -> Counter[str]:

@@ -26,9 +26,7 @@ ALL_ROWS = 200_000  # the most listed rows for a complete look
 ALL_BYTES = 64 << 20  # the most bytes of rows for a complete look: some seconds
 HELD_BYTES = 256 << 20
 """The most bytes of rows in memory: compressed files, and sources of unknown length, may exceed their estimate."""
-REJECT_BYTES = 512  # of memory
 CHUNKS = 32
-CHUNK_ROWS = 2_000
 CHUNK_BYTES = 2 << 20
 EXAMPLES = 3
 LONGEST = 40  # characters of an example
@@ -61,8 +59,7 @@ class RowSample:
     """By feature: built images and values by each of `COUNTS`, and name."""
     contents: dict[str, str] = field(default_factory=dict)
     """By feature: the messages and tokens of chats, the classes of masks by their pixels, in words."""
-    notes: list[str] = field(default_factory=list)
-    """Work left out of the build, with its reason."""
+    notes: list[str] = field(default_factory=list)  # work left out of the build, with its reason
 
     @property
     def good(self) -> int:
@@ -91,8 +88,7 @@ class RowSample:
 
     def places(self) -> list[tuple[int, bytes]]:
         """Lists the group and key of each good row: within a group, all rows of a key but the first are rejected."""
-        columns = (self.column(name).to_pylist() for name in ("@group", "@key"))
-        return list(zip(*columns, strict=True))
+        return list(zip(*(self.column(name).to_pylist() for name in ("@group", "@key")), strict=True))
 
     def column(self, name: str) -> pa.ChunkedArray:
         """Returns a column of all good rows."""
@@ -112,9 +108,9 @@ def take_sample(plan: BuildPlan, planned: PlannedBuild) -> RowSample:
         for block in keyed_blocks(planned, chunk) if before < HELD_BYTES else ():
             sample.tables.append(block.rows)
             sample.rejects += block.rejects
-            sample.held += block.rows.nbytes + REJECT_BYTES * len(block.rejects)
+            sample.held += block.rows.nbytes + 512 * len(block.rejects)  # bytes of memory a reject
             rows += block.rows.num_rows + len(block.rejects)
-            is_enough = not whole and (rows >= CHUNK_ROWS or sample.held - before >= CHUNK_BYTES)
+            is_enough = not whole and (rows >= 2_000 or sample.held - before >= CHUNK_BYTES)
             if is_enough or sample.held >= HELD_BYTES:
                 sample.is_all = False
                 break

@@ -16,7 +16,7 @@ from recordmill.pipeline.init.doubts import Doubt, UnknownDataError
 from recordmill.pipeline.init.guess import Choice
 from recordmill.pipeline.init.recognize import SMALL_FILES, Recognized, read_head
 from recordmill.pipeline.safe_text import count
-from recordmill.pipeline.sources.batches import spread
+from recordmill.pipeline.sources.batches import by_key, spread
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.annotated_rows import YAML_ENDINGS, ImageList, image_key
 from recordmill.pipeline.sources.formats.image_fields import Beside
@@ -30,7 +30,7 @@ LOOKED_AT = 64  # files to read the beginnings of
 IS_COCO = re.compile(
     rb'\s*\{.*("images"\s*:\s*\[\s*\{[^{}]*"file_name"|"annotations"\s*:\s*\[\s*\{.*"image_id")\s*:', re.DOTALL
 )
-COCO_NAME = re.compile(r"(?:instances|captions|person_keypoints|stuff|image_info)_(.+\.json)")
+COCO_KIND = re.compile(r"(?<=/)(?:instances|captions|person_keypoints|stuff|image_info)_(?=[^/]+\.json\Z)")
 FILE_NAME = re.compile(rb'"file_?name"\s*:\s*("(?:[^"\\]|\\.)*")')
 IS_LABELME = re.compile(rb'\s*\{.*"shapes"\s*:\s*\[', re.DOTALL)
 HOLDS_IMAGE = re.compile(rb'"imageData"\s*:\s*"')
@@ -38,7 +38,6 @@ IS_VIA = re.compile(rb'\s*\{.*"(_via_img_metadata|shape_attributes)"\s*:\s*\{', 
 IS_VOC = re.compile(b"|".join("<annotation".encode(name) for name in ("utf-8", "utf-16-le", "utf-16-be")))
 IS_YOLO = re.compile(rb"\s*\d++(?:\.\d*+)?([ \t]++-?(?:\d++\.?\d*+|\.\d++)([eE]-?\d++)?){4,}[ \t\r]*(\n|\Z)")
 YAML_NAMES = re.compile(rb"^names\s*:", re.MULTILINE)
-BOX_CELLS = {b"ImageID", b"LabelName", b"XMin", b"IsInside"}  # others are a table of boxes
 KNOWN: Mapping[str, Mapping[str, Choice]] = {  # options of boxes that the format decides, without asking the user
     "coco": {"order": ("coco", "as COCO's JSON has them"), "unit": ("absolute", "pixels")},
     "voc": {"order": ("corners", "as Pascal VOC's XML has them"), "unit": ("absolute", "pixels")},
@@ -135,18 +134,12 @@ def _common(files: Iterable[FileInfo]) -> str:
 
 
 def _json(listing: Listing, form: str, is_one: re.Pattern[bytes], what: str) -> Recognized | None:
-    """Recognizes JSON files of many images each."""
     stems = {posixpath.splitext(file.path)[0] for file in listing.images}
     alone = (file for file in listing.ending(".json") if posixpath.splitext(file.path)[0] not in stems)
     heads = {file: head for file, head in listing.heads(alone) if is_one.match(head)}
-    groups = dict[tuple[str, str], list[FileInfo]]()
-    for file in heads:
-        folder, name = posixpath.split(file.path)
-        match = COCO_NAME.fullmatch(name)
-        groups.setdefault((folder, match[1] if match else name), []).append(file)
-    by_name, start = dict[str, list[str]](), len(listing.folder) + 1
-    for file in listing.images:
-        by_name.setdefault(posixpath.basename(file.path), []).append(file.path)
+    groups = by_key(heads, lambda file: posixpath.split(COCO_KIND.sub("", file.path)))
+    by_name = by_key((file.path for file in listing.images), posixpath.basename)
+    start = len(listing.folder) + 1
     sources, used, without = list[Source](), list[FileInfo](), list[str]()
     for (folder, name), some in groups.items():
         split = split_of(name, posixpath.basename(folder))
@@ -300,7 +293,8 @@ LOOKS: Sequence[Callable[[Listing], Recognized | None]] = (
 
 
 def _has_boxes(head: bytes) -> bool:
-    return BOX_CELLS <= {*head.partition(b"\n")[0].strip().split(b",")}
+    cells = {*head.partition(b"\n")[0].strip().split(b",")}
+    return cells >= {b"ImageID", b"LabelName", b"XMin", b"IsInside"}  # others are a table of boxes
 
 
 def _describes_classes(path: str) -> bool:

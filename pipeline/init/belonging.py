@@ -41,7 +41,6 @@ MOST_FILES = 8  # that a row is joined of
 TAG = re.compile(rb"O|[BIESLUM]-\S+")  # of a named entity or a chunk
 TAGGED = {2: ("word", "tag"), 3: ("word", "pos", "tag"), 4: ("word", "pos", "chunk", "ner")}
 """Usual names of columns that end in a tag, by their number."""
-MOST_CELLS = 20
 NO_KEY = re.compile(r"[.\[\]]")
 
 
@@ -60,10 +59,7 @@ class Joined:
 
 
 def join_files(some: Sequence[FileInfo], count_lines: Callable[[str], int]) -> tuple[list[Joined], list[str]]:
-    """Finds files with names that differ in one part, and equally many lines; lists the others.
-
-    All joined files have the same columns: those of most.
-    """
+    """Finds files whose names differ in one part, with the usual columns and equal lines; lists the others."""
     groups = max((_by_column(some, at) for at in (-1, 0)), key=lambda groups: sum(map(len, groups)))
     usual, joined, unequal = Counter(map(frozenset, groups)).most_common(1), list[Joined](), list[str]()
     for group in groups:
@@ -92,10 +88,7 @@ def _by_column(some: Sequence[FileInfo], at: int) -> list[dict[str, FileInfo]]:
 
 
 def find_sentences(head: bytes, form: str, *, is_cut: bool) -> tuple[str, Sequence[str]] | None:
-    """Finds the format and the columns of sentences by a file's first bytes; None for other text.
-
-    Files not named as `conll` or `conllu` need one number of cells, and a last one that repeats.
-    """
+    """Finds the format and the columns of sentences by a file's first bytes; None for other text."""
     every = head.split(b"\n")[: -1 if is_cut else None]
     texts = [b"" if cells_of(line)[:1] == [DOCUMENT_START] else line.strip(b"\r\n ") for line in every]
     widths = Counter(len(cells_of(line)) for line in texts if line and not line.startswith(b"#"))
@@ -105,7 +98,7 @@ def find_sentences(head: bytes, form: str, *, is_cut: bool) -> tuple[str, Sequen
     (width, most), *_ = Counter(map(len, rows)).most_common(1) or [(0, 0)]
     last = [cells[-1] for cells in rows if len(cells) == width]
     repeats = 2 * len({*last}) <= len(last) and 1 < sentences and 2 * sentences <= len(rows)
-    is_sure = form in SENTENCES or (most == len(rows) and repeats and width <= MOST_CELLS)
+    is_sure = form in SENTENCES or (most == len(rows) and repeats and width <= 20)
     if not is_sure or width < 2 or 10 * most < 9 * len(rows):
         return None
     is_numbered = all(cells[0].isdigit() or NO_WORD.fullmatch(cells[0]) for cells in rows)
@@ -172,10 +165,7 @@ def _gather(value: Any, path: str, lists: dict[str, list[dict[str, Any]]]) -> No
 
 
 def rows_inside(form: str, path: str, head: bytes, *, is_cut: bool) -> Written:
-    """Finds rows inside a document, or of several lines; nothing for other files.
-
-    Raises: UnknownDataError: a file named as sentences has none.
-    """
+    """Finds rows inside a document, or of several lines. Raises: UnknownDataError: named as sentences, without one."""
     if form == "json" and not ORIENTS["table"].match(head.strip()) and (found := find_document(head)):
         what, others = f"the rows are the objects of `{found.rows}`", listed([f"`{each}`" for each in found.others], 3)
         doubt = Doubt(posixpath.basename(path), what, f"Other lists of objects, for `rows`: {others}")
@@ -192,10 +182,7 @@ def rows_inside(form: str, path: str, head: bytes, *, is_cut: bool) -> Written:
 
 
 def files_of_rows(folder: str, chosen: Sequence[FileInfo], heads: Sequence[bytes]) -> Sequence[FileInfo]:
-    """Drops other files beside JSON files of rows; `heads` are their first bytes.
-
-    Raises: UnknownDataError: all are objects without a common key.
-    """
+    """Drops files beside JSON files of rows, by first bytes. Raises: UnknownDataError: objects without a common key."""
     keys, documents = list(map(_keys, heads)), [found and found.rows for found in map(find_document, heads)]
     if any(documents) and all(found or each is not None for found, each in zip(documents, keys, strict=True)):
         usual = Counter(filter(None, documents)).most_common(1)[0][0]

@@ -79,10 +79,7 @@ class Part:
 
 
 def find_beside(files: Files, folder: str, found: Sequence[FileInfo]) -> tuple[dict[str, str], list[Doubt]]:
-    """Finds the files beside a folder's images, by column, and the images' pattern if needed.
-
-    Takes files relative to the folder; returns `beside`, empty without any, and doubts about other files of the images.
-    """
+    """Finds files beside a folder's images, by column, with the images' pattern if needed; and doubts about others."""
     paths = [file.path for file in found if may_be_image(file.path)]
     if not any(path.lower().endswith(EXACT) for path in paths):
         return {}, []

@@ -7,6 +7,7 @@ of their object in the next line, a column or a row further.
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -45,8 +46,6 @@ LIKE = {"corners": ("corners",), "coco": ("coco", "center"), "center": ("center"
 """The orders that names may mean: x and y with a width may be a centre."""
 WITHOUT_NAMES = re.compile(r"column_\d+")  # as `init` names columns of a file without a header
 COLUMNS = "boxes"
-LEAST_RUNS = 4  # a text, on average: two may be a box
-ALL_PIXELS = 1 << 40
 CLEAR = 1.2  # times as many pixels that touch others: square images, and nearly square ones, tell nothing
 BOTH = "both fit, as with square images; usual on Kaggle"
 
@@ -164,18 +163,17 @@ def runs_column(sample: SourceSample) -> str | None:
 
 
 def _are_runs(texts: Reading) -> bool:
-    """Whether nearly all texts are runs, several each."""
+    """Whether nearly all texts are runs, on average at least four each: two may be a box."""
     filled = [text for text in texts.distinct if text.strip()][: pictures.LOOKED_AT]
-    runs = [len(_counts(text, ALL_PIXELS)) // 2 for text in filled]
-    return sum(map(bool, runs)) >= FITS * len(runs) > 0 and sum(runs) >= LEAST_RUNS * len(runs)
+    runs = [len(_counts(text, 1 << 40)) // 2 for text in filled]  # in as many pixels as any image has
+    return sum(map(bool, runs)) >= FITS * len(runs) > 0 and sum(runs) >= 4 * len(runs)
 
 
 def _counts(text: str, pixels: int) -> list[int]:
     """Returns COCO's counts of runs; none if they are no runs in so many pixels."""
-    try:
+    with suppress(ValueError, ImageError):
         return counts_of_runs(text, pixels).tolist() if " " in text else []
-    except (ValueError, ImageError):
-        return []
+    return []
 
 
 def guess_runs(sample: SourceSample) -> dict[str, Guess]:
@@ -251,11 +249,7 @@ class Answers:
 
 
 def guess_boxes(item: Guess, name: str, image: Guess, answers: Answers, known: Mapping[str, Choice]) -> Guess:
-    """Turns a guess into boxes if its name and lists of four numbers say so; returns other guesses unchanged.
-
-    The headers of `image`, the feature `name`, bound the boxes; EXIF may have turned its sides. The source's format may
-    state order and unit, `known`. Raises: UserError: several orders fit, without a decision.
-    """
+    """Turns lists of four numbers, by name, into boxes of the image `name`; `known` has options. Raises: UserError."""
     is_called = item.kind == "numbers" and BOXES.fullmatch(plain_name(item.column))
     if not is_called or any(len(value) % 4 for value in item.reading.values):
         return item

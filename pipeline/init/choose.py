@@ -4,7 +4,7 @@ import posixpath
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -35,10 +35,7 @@ from recordmill.transforms.base.columns import Column, ColumnType
 PARTS = ("missing", "length", "orientation", "loss_mask", "token_types")  # other tensors, `<feature>_<part>`
 PAIRS = {"question": "answer", "premise": "hypothesis", "sentence1": "sentence2", "query": "passage"}
 MESSAGE = re.compile(r"\.(role|from)$")  # columns inside messages
-WHY_LABEL = "the learned feature; the others are inputs"
 SHARES = {"train": 80, "validation": 10, "test": 10}
-DIVIDED_ROWS = 100  # with fewer, a split of 10 % may be empty
-FEW_GROUPS = 10  # with fewer, such as hospitals, shares can hardly be met
 LONG = 8  # words of a text that several rows may share, such as a premise or a paragraph
 MOST_CLASSES, NAMES_BYTES = 200, 1 << 20  # for a person to read; 1 MiB
 SYNSET = re.compile(r"n\d{8}")
@@ -95,7 +92,8 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     target: dict[str, Choice] = {"# label": ("FEATURE", why_label)}
     for item in [label] if label else masks if len(masks) == 1 else ():
         lacking = item.options.get("optional") and "some images lack it: without `optional` they would be rejects"
-        target = {"# label" if lacking else "label": (names[item.column], lacking or WHY_LABEL)}
+        why = lacking or "the learned feature; the others are inputs"
+        target = {"# label" if lacking else "label": (names[item.column], why)}
     unused = [item for item in guesses.values() if not item.kind]
     doubts = [*sample.data.doubts, *together, *_doubts(sample, guesses, has_image=has_image)]
     return Draft(sample.data, rows | splits, features, unused, target, doubts)
@@ -108,8 +106,7 @@ def valid_name(text: str, default: str) -> str:
     'mull_data'
     """
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
-    name = re.sub(r"[^A-Za-z0-9]+", "_", plain).strip("_").lstrip("0123456789_")
-    return name[:100] or default
+    return re.sub(r"[^A-Za-z0-9]+", "_", plain).strip("_").lstrip("0123456789_")[:100] or default
 
 
 def feature_names(columns: Iterable[str]) -> dict[str, str]:
@@ -126,12 +123,10 @@ def feature_names(columns: Iterable[str]) -> dict[str, str]:
 
 
 def _guesses(sample: SourceSample) -> dict[str, Guess]:
-    """Guesses each column by the first detector that knows it; skips columns inside a guessed one."""
-    guesses: dict[str, Guess] = {}
-    for name in sample.names:
-        if not name or name.startswith("@"):
-            why = "names that begin with @ are reserved" if name else "a column without a name"
-            guesses[name] = left_out(name, why)
+    """Guesses each column by the first detector that knows it, images first; skips columns inside a guessed one."""
+    why = "names that begin with @ are reserved"
+    odd = (name for name in sample.names if not name or name.startswith("@"))
+    guesses = {name: left_out(name, why if name else "a column without a name") for name in odd}
     for name in sample.names:  # an unnamed index: whole numbers, in CSV the first column of a file
         if INDEX_LEVEL.fullmatch(name) or name == sample.names[0] == INDEX_OF_CSV:
             numbers = sample.read(name, ColumnType.INTEGER)
@@ -140,7 +135,7 @@ def _guesses(sample: SourceSample) -> dict[str, Guess]:
                 guesses[name] = left_out(name, "pandas' index, not data")
     messages = dict.fromkeys(name.rpartition(".")[0] for name in sample.names if MESSAGE.search(name))
     guesses |= {name: chat for name in (*messages, guessing.CHAT) if (chat := guessing.chat(sample, name))}
-    for detectors in DETECTORS:
+    for detectors in ((guess_image,), (guess_pixels,), (guess_annotated, _folder_class, guessing.guess)):
         pictures = [item for item in guesses.values() if item.kind == IMAGE]
         if pictures and all(MASK_COLUMN.fullmatch(item.column) for item in pictures):
             why = "masks without a column of their images"
@@ -178,14 +173,6 @@ def _folder_class(sample: SourceSample, name: str) -> Guess | None:
         what = "days" if are_days else "parts"
         return left_out(LABEL, f"folders of {what}, not classes: {listed(sorted(classes.distinct))}", classes)
     return guessing.feature(LABEL, "category", f"the folders: {guessing.distinct(classes)}", classes)
-
-
-DETECTORS: Sequence[Sequence[Callable[[SourceSample, str], Guess | None]]] = (
-    (guess_image,),
-    (guess_pixels,),
-    (guess_annotated, _folder_class, guessing.guess),
-)
-"""By pass over all columns, the guesses of a column, None for columns of others; the first guess holds."""
 
 
 def _named_mask(sample: SourceSample, item: Guess) -> Guess:
@@ -238,10 +225,7 @@ def _find_split(sample: SourceSample) -> Named:
 
 
 def _splits(sample: SourceSample, guesses: Mapping[str, Guess], split: Named) -> tuple[dict[str, Choice], list[Doubt]]:
-    """Returns the splits by a column, else their shares, by source or by key, and what rows should stay together.
-
-    Suggests keeping all rows of one patient, image or paragraph in one split, by the column with fewest groups.
-    """
+    """Returns the splits by a column, else their shares, by source or by key, and what should stay together."""
     if split:
         column, names = split
         values = {name: [value for value in sorted(names.distinct) if SPLITS[value.lower()] == name] for name in SHARES}
@@ -256,12 +240,13 @@ def _splits(sample: SourceSample, guesses: Mapping[str, Guess], split: Named) ->
         return {"splits": (shares, "each source is one split")}, []
     most = max((item.reading for item in guesses.values()), key=lambda reading: reading.rows)
     found: dict[str, Choice] = {"splits": (SHARES, "by a hash of the key")}
-    if most.is_all and most.rows < DIVIDED_ROWS:
+    if most.is_all and most.rows < 100:  # a split of 10 % may be empty
         found["splits"] = {"train": 100}, f"{count(most.rows, 'row')}: too few to divide"
     kept = {path.rpartition(".")[2] for path in sample.data.sources[0].get("keep", ())}
     some = {name: item for name, item in guesses.items() if item.reading.values and not item.reading.missing}
     sizes = {name: (len(item.reading.distinct), len(item.reading.values)) for name, item in some.items()}
-    alike = [name for name, (each, every) in sizes.items() if FEW_GROUPS <= each <= FITS * every]
+    # With fewer than 10 groups, such as hospitals, shares can hardly be met.
+    alike = [name for name, (each, every) in sizes.items() if 10 <= each <= FITS * every]
     repeat = [name for name in alike if name in kept or (some[name].kind == "raw" and is_id(name))]
     repeat += [name for name, (each, every) in sizes.items() if some[name].kind == IMAGE and each < every]
     texts = {name: some[name].reading for name in alike if some[name].kind == "text" and len(some) > 1}
@@ -276,7 +261,6 @@ def _splits(sample: SourceSample, guesses: Mapping[str, Guess], split: Named) ->
 
 
 def _doubts(sample: SourceSample, guesses: Mapping[str, Guess], *, has_image: bool) -> Iterator[Doubt]:
-    """Yields doubts about columns' names and values."""
     yield from column_doubts(sample.names)
     yield from doubts_of_columns(guesses)
     for name, names in _stated_names(sample).items():
@@ -326,7 +310,6 @@ def find_codes(sample: SourceSample, guesses: Mapping[str, Guess]) -> dict[str, 
 
 
 def _stated_names(sample: SourceSample) -> dict[str, dict[int, str]]:
-    """Reads the names of codes in the schema."""
     if sample.sources[0].format != "parquet":
         return {}
     with sample.origin.open(sample.data.files[0].path) as opened:

@@ -25,9 +25,6 @@ FITS = 0.9  # the share of rows that must fit a type; the others would be reject
 LABEL_KINDS = ("category", "categories", "number")
 BETWEEN = {"|": re.compile(r"\|"), ";": re.compile(";"), ",": re.compile(r",(?!\s)")}
 """Separators of names in a cell: a comma only without a space after it."""
-MANY_CLASSES = 1_000
-FEW_CLASSES = 20
-MANY_WORDS = 4  # on average: too many for a class name
 FEW_ROWS = 20  # too few to see repetitions
 WORD = r"[\p{L}\p{M}\p{N}_]+"  # as in the tokenizer `words`
 MESSAGES = re.compile(r'\s*\[\s*\{[^{}\[\]]*"(role|from)"\s*:')  # JSON of messages
@@ -247,15 +244,15 @@ def _is_category(name: str, names: Reading) -> bool:
 
 def _are_short(names: Reading) -> bool:
     words = sum(len(value.split()) * count for value, count in names.distinct.items())
-    return 0 < words <= MANY_WORDS * sum(names.distinct.values())
+    return 0 < words <= 4 * sum(names.distinct.values())  # a class name has few
 
 
 def _repeats(names: Reading) -> bool:
-    """Whether values come twice on average, or, in a few rows, any value repeats."""
+    """Whether at most 1,000 values come twice on average, or, in a few rows, any value repeats."""
     count = sum(names.distinct.values())
     if len(names.values) < FEW_ROWS:
         return len(names.distinct) < count
-    return 2 * len(names.distinct) <= count and len(names.distinct) <= MANY_CLASSES
+    return 2 * len(names.distinct) <= count and len(names.distinct) <= 1_000
 
 
 def _identifier(name: str, values: Reading, **options: Choice) -> Guess:
@@ -275,7 +272,7 @@ def _numbers(sample: SourceSample, name: str) -> Guess | None:
         return feature(name, "category", distinct(names), names)
     if is_whole and is_id(name):
         return _identifier(name, sample.read(name, ColumnType.INTEGER), type=("int64", ""))
-    are_few = 1 < len(numbers.distinct) <= FEW_CLASSES and _repeats(numbers)
+    are_few = 1 < len(numbers.distinct) <= 20 and _repeats(numbers)
     maybe_codes = is_whole and names.fit >= FITS and (is_label(name) or are_few)
     codes = {"# kind": ("category", f"codes? {distinct(numbers)}")} if maybe_codes else {}
     return feature(name, "number", f"numbers, {_range(numbers)} in {numbers.of}", numbers, **codes)

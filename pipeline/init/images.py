@@ -204,10 +204,7 @@ def images_folder(sample: SourceSample) -> tuple[str] | None:
 
 
 def images_by_name(sample: SourceSample) -> tuple[str, str] | None:
-    """Finds a table's column of image names without ending, and the pattern of their paths: `train/*.jpg`.
-
-    Takes the column with most names, since codes 0 to 2 may also name images; None if a column has whole paths.
-    """
+    """Finds a table's column of most image names without ending, and the pattern of their paths: `train/*.jpg`."""
     is_named = any(are_named(sample.read(name, ColumnType.TEXT)) for name in sample.names)
     if sample.sources[0].format not in NAMING or is_named:
         return None
@@ -269,8 +266,7 @@ def guess_mask(sample: SourceSample, item: Guess, name: str, image: Guess) -> Gu
         return replace(item, options={**options, "classes": (list(names), why), "colors": (names, "")})
     known, usual = sorted(found), SURE.get(tuple(sorted(found)))
     if known and known[-1] >= LEVELS:
-        pixel = ("uint16", f"{len(known):,} values to {known[-1]:,} {of}")
-        return replace(item, options={**options, "dtype": pixel})
+        return replace(item, options={**options, "dtype": ("uint16", f"{len(known):,} values to {known[-1]:,} {of}")})
     why = f"the values {of}, by pixels {_shares(found)}; {YOURS}"
     if usual is None and len(known) > 2 and known[-1] == IGNORED != known[-2] + 1 and known[-2] < SPARSE * len(known):
         options["ignore"] = (IGNORED, f"by custom; {found[IGNORED] / found.total():.1%} of the pixels")

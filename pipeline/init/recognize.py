@@ -14,7 +14,7 @@ from recordmill.pipeline.init.belonging import Joined
 from recordmill.pipeline.init.beside import find_beside, image_lists, in_folders, part_doubts
 from recordmill.pipeline.init.doubts import DAY, Doubt, UnknownDataError, Written, document_doubts, folder_doubts
 from recordmill.pipeline.safe_text import count
-from recordmill.pipeline.sources.batches import spread
+from recordmill.pipeline.sources.batches import by_key, spread
 from recordmill.pipeline.sources.encoded import BYTE_ORDER_MARK, naming_damage, open_plain, uncompressed_name
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.annotated_rows import image_key
@@ -169,11 +169,10 @@ def _joined(folder: str, filled: Sequence[FileInfo], joined: Sequence[Joined], w
     """Returns a source for each group of joined files, with its split; `written` has options of all."""
     splits = by_split(joined, lambda each: next(iter(each.files.values())).path[len(folder) + 1 :].split("/"))
     chosen = [(split, each) for split, some in splits.items() for each in some]
-    options = written.sources[0]
-    sources = [
-        {"format": "text", "path": each.folder, "columns": each.columns, **options, "split": split}
-        for split, each in chosen
-    ]
+    sources = list[Mapping[str, Any]]()
+    for split, each in chosen:
+        place = {"format": "text", "path": each.folder, "columns": each.columns}
+        sources.append({**place, **written.sources[0], "split": split})
     shown = [file for _, each in chosen for file in each.files.values()]
     left = _left_out(folder, [file for file in filled if file not in shown])
     lines = [each.lines for _, each in chosen]
@@ -238,10 +237,10 @@ def _tables(
     """Finds a table that names images for each split, or one named as their folder; and others that may name them."""
     names = {posixpath.basename(file.path) for file in images}
     names |= {stem for stem in (posixpath.splitext(name)[0] for name in names) if not stem.isdecimal()}
-    cells, alike = {name.encode() for name in names}, dict[str, list[FileInfo]]()
+    cells = {name.encode() for name in names}
     tables = {file.path: file for file in left if format_by_name(file.path) in NAMING}
-    for path, file in tables.items():  # `train_labels.csv`, or `train/_annotations.csv`
-        alike.setdefault(SPLIT_NAME.sub("*", path[len(folder) :].lower()), []).append(file)
+    # `train_labels.csv`, or `train/_annotations.csv`
+    alike = by_key(tables.values(), lambda file: SPLIT_NAME.sub("*", file.path[len(folder) :].lower()))
     found = (by_split(some, lambda file: file.path[len(folder) + 1 :].split("/")) for some in alike.values())
     best = max(found, key=len, default={})
     alone: list[SourceFiles] = [(some[0].path, split, some) for split, some in best.items() if len(some) == 1]
@@ -286,10 +285,7 @@ def _path(folder: str, files: Sequence[FileInfo], filled: Sequence[FileInfo]) ->
 
 
 def _of_days(folder: str, paths: Sequence[str], rest: str | None = None) -> str | None:
-    """Returns the path of files in folders of days, `logs/{YYYY}/{MM}/{DD}/*.csv`; None for others.
-
-    `rest` is the path inside the folders, by default as the files have it.
-    """
+    """Returns the path of files in folders of days, `logs/{YYYY}/{MM}/{DD}/*.csv` or ending in `rest`; else None."""
     found = [DAY.search(path, len(folder)) for path in paths]
     days = [(path[: day.start()], day[2], path[day.end() :]) for path, day in zip(paths, found, strict=True) if day]
     if len(days) < len(paths) or len({each[:2] for each in days}) > 1 or len({day and day[0] for day in found}) < 2:
@@ -330,7 +326,6 @@ def _table(
 
 
 def _written(files: Files, form: str, every: Sequence[FileInfo], encoding: str | None, sources: int) -> Written:
-    """Finds how text files are written."""
     heads = [read_head(files, file.path) for file in spread(every, FILES)]
     found, reason = (encoding, "as given") if encoding else dialect.find_encoding(every[0].path, heads)
     name = posixpath.basename(every[0].path)

@@ -43,13 +43,10 @@ COMMENTS = 46  # the column of comments, unless the line is longer
 WIDE = 100  # a longer line has its comment above
 SHOWN = 400  # characters of a comment
 LIMITED = {"max_share": "would be rejects", "max_duplicate_share": "repeat a key, as equal texts do: the first stays"}
-BY_CONTENT = (*LINES, "parquet", "tfrecord")  # formats with a digest of the row as default key
 MOST_REJECTS = 0.05  # more may be a misreading, which no limit should hide
 Rejects = Counter[tuple[str, str]]
 GENERIC = {"data", "dataset", "files", "images", "imgs", "rows", "shards", "train"}
 """Names of folders and files that do not describe the data: the folder above does."""
-RELATIVE = "Paths are relative to the folder of this file: keep it where `init` ran, or write it with `--output FILE`."
-BEGINNINGS = "Of large files only the first rows were read: if rows are sorted, the others may differ."
 
 
 def starter(
@@ -95,9 +92,10 @@ def starter(
     notes = [*map(str, draft.doubts), *lines, *sample.notes, *note(ODD, sorted(files.left_out()))]
     notes.append(f"Guesses by `recordmill init` for {path}; each with its reason.")
     if not sample.files.is_whole:
-        notes.append(BEGINNINGS)
+        notes.append("Of large files only the first rows were read: if rows are sorted, the others may differ.")
     if folder is None and "://" not in whole and not os.path.isabs(written(whole)):
-        notes.append(RELATIVE)
+        where = "keep it where `init` ran, or write it with `--output FILE`"
+        notes.append(f"Paths are relative to the folder of this file: {where}.")
     return write_draft(draft, name, written, notes)
 
 
@@ -189,7 +187,7 @@ def try_draft(draft: Draft, spec: Spec, sample: SourceSample) -> tuple[Draft, li
         messages = [reject.message for _, block in blocks for reject in block.rejects] + [fault for fault, _ in faults]
         why = " ".join(["no row is good: a build would be empty.", *lines, *messages[:1]])
         raise UserError(f"{sample.data.sources[0]['path']}: {why}")
-    is_digest = key == "@key" and sample.sources[0].format in BY_CONTENT
+    is_digest = key == "@key" and sample.sources[0].format in (*LINES, "parquet", "tfrecord")  # of the row
     limits, unsure = _limits(shares, spec.rejects.max_share or 0.0, found, is_digest=is_digest)
     tried = {**_together(spec, [block for _, block in blocks], words), **limits}
     return replace(draft, tried=tried, doubts=[*doubts, *unsure]), lines
@@ -269,10 +267,8 @@ def option_line(key: str, choice: Choice, start: str = "") -> str:
 
 
 def _scalar(value: Any) -> str:
-    line = yaml.dump(
-        value, Dumper=_Dumper, default_flow_style=True, width=math.inf, allow_unicode=True, sort_keys=False
-    )
-    return line.removesuffix("\n").removesuffix("\n...")
+    flow: dict[str, Any] = {"default_flow_style": True, "width": math.inf, "allow_unicode": True, "sort_keys": False}
+    return str(yaml.dump(value, Dumper=_Dumper, **flow)).removesuffix("\n").removesuffix("\n...")
 
 
 def comment(text: str, start: str = "") -> list[str]:

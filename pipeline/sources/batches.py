@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 BLOCK_BYTES = 8 << 20  # 8 MiB
 Item = TypeVar("Item")
+Key = TypeVar("Key")
 
 
 def batches(items: Iterable[Item], size: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
@@ -30,6 +31,14 @@ def batches(items: Iterable[Item], size: Callable[[Item], int], most: int) -> It
             batch, total = [], 0
     if batch:
         yield batch
+
+
+def by_key(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Groups items by key, in the order of each key's first item."""
+    groups = dict[Key, list[Item]]()
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 def cut(items: Iterable[Item], parts: Iterable[slice]) -> Iterator[list[Item]]:

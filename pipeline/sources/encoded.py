@@ -69,12 +69,9 @@ def open_plain(files: Files, path: str) -> BinaryIO:
     return cast(BinaryIO, pa.CompressedInputStream(pa.PythonFile(file, "r"), name)) if name else file
 
 
-def _mark_invalid(error: UnicodeError) -> tuple[str | bytes, int]:
+def _mark_invalid(error: Any) -> tuple[str | bytes, int]:
     """Handles errors of `codecs`: undecodable bytes become a surrogate, and surrogates an invalid byte."""
-    if isinstance(error, UnicodeEncodeError):
-        return INVALID, error.end
-    assert isinstance(error, UnicodeDecodeError)  # noqa: S101  # the type of the handlers of `codecs`
-    return "\udcff", error.end
+    return INVALID if isinstance(error, UnicodeEncodeError) else "\udcff", error.end
 
 
 codecs.register_error(MARK_INVALID, _mark_invalid)

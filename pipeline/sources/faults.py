@@ -62,10 +62,7 @@ class NoRowError(SourceError):
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """One rejected row; `reason` is its code.
-
-    `chunk` and `position` (0-based, in the chunk) locate it; the publisher maps them to a file and a 1-based line.
-    """
+    """One rejected row; the publisher maps `chunk` and `position` (from 0, in the chunk) to a file and a line."""
 
     chunk: int
     position: int

@@ -11,6 +11,7 @@ import errno
 import os
 import stat
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import BinaryIO, NamedTuple, Protocol, overload
 
@@ -166,10 +167,9 @@ def _walk(folder: str, levels: int | None, hidden: bool, above: frozenset[tuple[
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
+    with suppress(OSError):  # a link to itself
         return entry.is_dir()
-    except OSError:  # a link to itself
-        return False
+    return False
 
 
 def _regular(path: str) -> Iterator[FileInfo]:

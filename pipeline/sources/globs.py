@@ -22,6 +22,7 @@ In any path, `[{]span}/*.csv` names a folder literally.
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -188,11 +189,10 @@ def _name(values: Mapping[str, str]) -> str | None:
         return span if is_folder_name(span) else None
     day, hour = "-".join(values[name] for name in ("YYYY", "MM", "DD")), values.get("HH")
     name = day if hour is None else f"{day}T{hour}"
-    try:
+    with suppress(ValueError):
         datetime.fromisoformat(name)
-    except ValueError:
-        return None
-    return name
+        return name
+    return None
 
 
 def without_spans(path: str) -> str:

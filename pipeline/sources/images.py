@@ -27,7 +27,6 @@ from recordmill.transforms.base.columns import ImageBase
 FILE, PIECE, SCRATCH, INLINE, SIZED = b"f", b"p", b"s", b"i", b"z"
 SIDES = re.compile(r"[1-9]\d* x [1-9]\d*")
 DATA_URL = "data:"
-Refusal = tuple[str, str]  # a reason code and a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +106,8 @@ def inlined(values: pa.Array) -> pa.Array:
     return pa.array([inline(data) if data else None for data in values.to_pylist()], pa.binary())
 
 
-def _reference(value: bytes, links: Inside, folder: str, ending: str = "") -> bytes | Refusal:
+def _reference(value: bytes, links: Inside, folder: str, ending: str = "") -> bytes | tuple[str, str]:
+    """Returns a reference, or a fault's reason code and message."""
     try:
         text = value.decode()
     except UnicodeDecodeError:

@@ -15,6 +15,7 @@ from itertools import chain
 from typing import TypeVar
 
 from recordmill.pipeline.dataset.placement import SPLITS, SYNONYMS
+from recordmill.pipeline.sources.batches import by_key
 from recordmill.transforms.base.bounds import NAMES
 
 LABELS = tuple(
@@ -92,9 +93,8 @@ def are_divided(splits: Iterable[str | None]) -> bool:
 
 def divided(items: Iterable[Item], names: Callable[[Item], Iterable[str]]) -> dict[str | None, list[Item]]:
     """Groups items by the split in their names, those without last; all are so unless train and another appear."""
-    found, every = dict[str | None, list[Item]](), list(items)
-    for item in every:
-        found.setdefault(split_of(*names(item)), []).append(item)
+    every = list(items)
+    found = by_key(every, lambda item: split_of(*names(item)))
     if not are_divided(found):
         return {None: every}
     return {split: found[split] for split in (*SYNONYMS, None) if split in found}

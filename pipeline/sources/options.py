@@ -80,9 +80,8 @@ def json_steps(path: str) -> tuple[str, ...]:
 
 JSON_PATH = re.compile(r"(?=.)[^.\[\]]*(\[\])*(\.[^.\[\]]+(\[\])*)*")
 JsonPath = Annotated[str, _of_form(JSON_PATH, "keys with dots, and [] after a list, such as data[].qas[]")]
-Character = Annotated[
-    str, _of_form(re.compile(r"[\x01-\x09\x0b\x0c\x0e-\x7f]"), 'one ASCII character, such as "," or "\\t"')
-]
+CHARACTER = re.compile(r"[\x01-\x09\x0b\x0c\x0e-\x7f]")
+Character = Annotated[str, _of_form(CHARACTER, 'one ASCII character, such as "," or "\\t"')]
 Header = Annotated[Literal[True] | Annotated[tuple[str, ...], Field(min_length=1)], BeforeValidator(_header)]
 Encoding = Annotated[str, AfterValidator(_known)]
 Reference = Annotated[str, _of_form(REFERENCE, "`module:function`")]
@@ -381,10 +380,8 @@ class UserRows(SourceOptions):
         return [self.rows, *([self.parts] if self.parts else [])]
 
 
-_Images = ImageFolder | AnnotatedImages
-_Archives = TFRecord | Arrays | Adopted | WebDataset
-_Rows = Csv | Tsv | JsonLines | Json | Parquet | TextFiles | Conll
-AnySource = Annotated[_Images | _Rows | _Archives | UserRows, Field(discriminator="format")]
+_Tables = Csv | Tsv | JsonLines | Json | Parquet | TextFiles | Conll | TFRecord | Arrays | Adopted | WebDataset
+AnySource = Annotated[ImageFolder | AnnotatedImages | _Tables | UserRows, Field(discriminator="format")]
 
 
 def is_template(source: SourceOptions) -> bool:

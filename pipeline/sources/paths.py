@@ -14,7 +14,6 @@ from recordmill.transforms.images.image_header import SUFFIXES as SUFFIXES
 
 ODD = "left out, because their names have empty or dotted parts"
 ARRAY = ".npy"
-MAX_PATH = 4096  # Linux's limit, in bytes
 
 
 def inside(folder: str, path: str, *, in_store: bool = False) -> str | None:
@@ -46,12 +45,10 @@ class Inside:
         return self._folders[folder] and (not os.path.islink(join(self.root, path)) or self._stays(path))
 
     def spelled(self, path: str) -> str:
-        """Returns a path as the file system spells it: perhaps with decomposed letters (NFD) for composed ones (NFC).
-
-        Returns the path unchanged if it exists, if no name or several names are equivalent, and for a URL.
-        """
+        """Returns a path as the file system spells it, perhaps in NFD; as it is unless one name is equivalent."""
         is_of_one_form = path.isascii() or all(unicodedata.is_normalized(form, path) for form in ("NFC", "NFD"))
-        if not self.is_local or is_of_one_form or len(path) > MAX_PATH or os.path.lexists(join(self.root, path)):
+        is_too_long = len(path) > 4096  # Linux's limit, in bytes
+        if not self.is_local or is_of_one_form or is_too_long or os.path.lexists(join(self.root, path)):
             return path
         spelled = ""
         for name in path.split("/"):
@@ -81,11 +78,7 @@ def path_key(path: str) -> bytes:
 
 def is_utf8(path: str) -> bool:
     """Whether a file's name is UTF-8: POSIX allows any bytes, and Python decodes others to surrogates."""
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return path.encode(errors="ignore").decode() == path
 
 
 def join(root: str, path: str) -> str:

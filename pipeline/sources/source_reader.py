@@ -36,6 +36,7 @@ from recordmill.transforms.base.columns import Column, Columns, ColumnType, Imag
 UNREAD = "unused columns"
 EMPTY = "empty files, left out"
 FILES_AT_ONCE = 8
+ROW_BYTES = 2 << 10  # 2 KiB: the cost of an image's row; 8 MiB are 4,096 images
 IMAGES_CHUNK_BYTES = 64 << 20  # 64 MiB: 8 MiB would hold only a handful of images
 SourceOf = TypeVar("SourceOf", bound=SourceOptions)
 TableOf = TypeVar("TableOf", bound=TableOptions)
@@ -136,10 +137,7 @@ class SourceReader(ABC, Generic[SourceOf]):
         """Lists files that affect a row, relative to the root; opens none. Raises: SourceError: no folder; OSError."""
 
     def plan(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
-        """Lists the inputs and cuts them into unnumbered chunks of about `chunk_bytes` of rows (without images).
-
-        Raises: SourceError: the source is empty, or an asked column is missing in the first rows.
-        """
+        """Lists the inputs, and cuts them into chunks of about `chunk_bytes` without images. Raises: SourceError."""
         with self._naming_parser():
             return self.plan_chunks(files, self._own(columns), chunk_bytes)
 
@@ -169,9 +167,14 @@ class SourceReader(ABC, Generic[SourceOf]):
                 yield block
 
     def input_path(self, files: Files) -> Callable[[str], str]:
-        """Returns a function that maps a path of `Plan.inputs` to its full path; lists of images may lie anywhere."""
-        root = self.root(files)
-        return lambda path: path if "://" in path else f"{root}/{path}"
+        """Returns a function that maps a path of `Plan.inputs` to its full path: images have their own root."""
+        root, images = self.root(files), self.image_root(files)
+
+        def full(path: str) -> str:
+            is_whole = path.startswith("/") or "://" in path  # lists of images, and a user's files, may lie anywhere
+            return path if is_whole else join(images if may_be_image(path) else root, path)
+
+        return full
 
     @abstractmethod
     def plan_chunks(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
@@ -191,10 +194,8 @@ class SourceReader(ABC, Generic[SourceOf]):
                 keys = row_digests(named, faults) if rows.keys is None else pa.array(rows.keys, pa.binary())
             checked = {name: check_column(name, column, rows.columns[name], faults) for name, column in columns.items()}
             positions = first + (np.arange(rows.covered) if rows.positions is None else rows.positions)
-            rejects = [
-                fault.reject(chunk.index, first + place, rows.broken_keys.get(place))
-                for place, fault in rows.broken.items()
-            ]
+            broken, known = rows.broken.items(), rows.broken_keys
+            rejects = [fault.reject(chunk.index, first + at, known.get(at)) for at, fault in broken]
             for row, fault in faults.items():
                 if fault.reason == UTF8.reason and not is_utf8(encoding):
                     fault = replace(fault, message=fault.message.replace("not UTF-8", f"not {encoding}"))
@@ -213,9 +214,8 @@ class SourceReader(ABC, Generic[SourceOf]):
             if replace(known, optional=column.optional, presence=column.presence) != column:
                 message = f"is wanted as {known} and, for {asked!r}, as {column}: a column is read as one type"
                 raise SourceError(f"{self.source.path}: `columns`: column {name!r} {message}")
-            own[name] = replace(
-                known, optional=known.optional and column.optional, presence=known.presence and column.presence
-            )
+            may_lack, presence = known.optional and column.optional, known.presence and column.presence
+            own[name] = replace(known, optional=may_lack, presence=presence)
         return own
 
     def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
@@ -263,11 +263,6 @@ class TableReader(SourceReader[TableOf], Generic[TableOf]):
 
         Returns a plan without `bytes` and `inputs`; `names` include nested ones (`objects.bbox`). Raises SourceError.
         """
-
-    def input_path(self, files: Files) -> Callable[[str], str]:
-        """Returns a function that makes full paths: images have their own root."""
-        root, images = self.root(files), self.image_root(files)
-        return lambda path: join(images if may_be_image(path) else root, path)
 
     def plan_chunks(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
         """Lists and cuts the files. Raises: SourceError: no file, or an asked column is missing."""

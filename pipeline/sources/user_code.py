@@ -6,11 +6,6 @@ file is written.
 
 A package counts as installed in pip's folders, or by the finder or `.pth` file of an editable install. Any other place
 is refused: the current folder or `PYTHONPATH` may hold anybody's file under the same name.
-
->>> code = UserCode.of(["reader:rows"], "examples")        # doctest: +SKIP
->>> code.install()                                         # doctest: +SKIP
->>> load("reader:rows")                                    # doctest: +SKIP
-<function rows at 0x...>
 """
 
 import ast
@@ -37,8 +32,6 @@ from recordmill.pipeline.errors import UserError, did_you_mean
 from recordmill.pipeline.safe_text import HIDDEN, SHORTEST
 from recordmill.pipeline.sources.options import REFERENCE
 
-OURS = ("recordmill",)
-MESSAGE = 300  # characters of an exception's message
 _LOCK, _BEFORE = threading.Lock(), list[str]()
 """The working folders before each thread entered the user's code; threads share one working folder."""
 
@@ -56,10 +49,9 @@ def is_installed(name: str) -> bool:
 
 
 def _imported(top: str) -> ModuleSpec | None:
-    try:
+    with suppress(ImportError, ValueError):
         return importlib.util.find_spec(top)
-    except (ImportError, ValueError):
-        return None
+    return None
 
 
 def _folders() -> Iterator[str]:
@@ -131,8 +123,7 @@ def blame(error: BaseException, reference: str, given: Any = None) -> UserCodeEr
         is_opened = "://" not in opened and f"/{text.strip('/')}/" in f"/{opened}/"
         is_inside = "/" in text.strip("./") and os.path.isdir(path.parent)
         says = says if is_opened or is_inside or os.path.lexists(path) else says.replace(text, HIDDEN)
-    says = says[:MESSAGE]
-    return UserCodeError(f"`{reference}` failed{where}: {type(error).__name__}{says and ': '}{says}")
+    return UserCodeError(f"`{reference}` failed{where}: {type(error).__name__}{says and ': '}{says[:300]}")
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -279,7 +270,7 @@ def _add(folder: Path, name: str, files: dict[str, bytes], reference: str) -> bo
 def _is_taken(name: str) -> bool:
     """Whether Python finds the module elsewhere, whatever the folder holds."""
     top = name.partition(".")[0]
-    return not top or top in OURS or top in sys.stdlib_module_names
+    return top in ("", "recordmill") or top in sys.stdlib_module_names
 
 
 def _file(folder: Path, name: str) -> str | None:
@@ -296,7 +287,5 @@ def _check_place(reference: str, name: str) -> bool:
     place = min(_places(_imported(name.partition(".")[0])), default=None)
     if place is None or _is_taken(name) or is_installed(name):
         return place is not None
-    raise UserCodeError(
-        f"`{reference}`: {name} would come from {place}, neither in the spec's folder nor in an installed package: "
-        "put it beside the spec, or install it"
-    )
+    what = f"{name} would come from {place}, neither in the spec's folder nor in an installed package"
+    raise UserCodeError(f"`{reference}`: {what}: put it beside the spec, or install it")

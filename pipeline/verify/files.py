@@ -24,7 +24,7 @@ from recordmill.pipeline.dataset.catalogues import DATASET_INFO
 from recordmill.pipeline.dataset.file_names import shown_paths
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest, Shard
 from recordmill.pipeline.dataset.paths import ADOPT, ADVICE
-from recordmill.pipeline.graphs import MODEL_FILE, Checked, UnsafeGraphError, check_model
+from recordmill.pipeline.graphs import MODEL_FILE, UnsafeGraphError, check_model
 from recordmill.pipeline.json_values import parse_json
 from recordmill.pipeline.reader.remote import RemotePath, VersionFiles
 from recordmill.pipeline.safe_text import printable
@@ -145,29 +145,35 @@ def shown(key: bytes) -> str:
     return f"'{printable(key[:80].decode('utf-8', 'backslashreplace'))}{'…' if len(key) > 80 else ''}'"
 
 
+@contextmanager
+def adding_errors(findings: Findings, path: str) -> Iterator[None]:
+    """Turns errors of reading a file, or of its content, into its problem."""
+    try:
+        yield
+    except DatasetError as error:
+        findings.add(path, str(error))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:  # not JSON, or of another form
+        findings.add(path, f"the content is invalid ({type(error).__name__}: {error})")
+
+
 def check_file(files: VersionFiles, path: str, bytes_: int, sha256: str, name: str = "") -> Findings:
     """Reads a file and compares its size and digest; findings call it by its path, or by `name`."""
     findings, name = Findings(), name or path
-    try:
-        with files.open(path) as (file, size):
-            if size != bytes_:
-                findings.add(name, f"the file holds {size:,} bytes, expected {bytes_:,}")
-            else:
-                check_digest(findings, name, hashlib.file_digest(file, "sha256").hexdigest(), sha256)
-            findings.checked.update(files=1, bytes=size)
-    except DatasetError as error:
-        findings.add(name, str(error))
+    with adding_errors(findings, name), files.open(path) as (file, size):
+        if size != bytes_:
+            findings.add(name, f"the file holds {size:,} bytes, expected {bytes_:,}")
+        else:
+            check_digest(findings, name, hashlib.file_digest(file, "sha256").hexdigest(), sha256)
+        findings.checked.update(files=1, bytes=size)
     return findings
 
 
 def check_shard_file(files: VersionFiles, shard: Shard) -> Findings:
     """Reads a shard and compares its size and digest."""
     findings, name = Findings(), shown_paths(shard)[0]
-    try:
+    with adding_errors(findings, name):
         (folder, path), *_ = files.located(shard)
         return check_file(folder, path, shard.bytes, shard.sha256, name)
-    except DatasetError as error:
-        findings.add(name, str(error))
     return findings
 
 
@@ -194,23 +200,13 @@ def check_graph(files: VersionFiles, manifest: Manifest, graph: str) -> Findings
 def check_operations(files: VersionFiles, graph: str) -> Findings:
     """Checks a graph's operations, and that its tables read only its own files."""
     findings, path = Findings(), f"{graph}/{MODEL_FILE}"
-    try:
+    with adding_errors(findings, path):
         checked = check_model(files.read(path))
-    except DatasetError as error:
-        checked = Checked((str(error),))
-    for problem in checked.problems:
-        findings.add(path, problem)
-    if checked.operations:
-        findings.checked.update(operations=checked.operations)
+        for problem in checked.problems:
+            findings.add(path, problem)
+        if checked.operations:
+            findings.checked.update(operations=checked.operations)
     return findings
-
-
-def refuse(findings: Findings) -> None:
-    """Raises: UnsafeGraphError: there are problems."""
-    if findings.problems:
-        more = findings.counts.total() - 1
-        others = f", and {more} more problem{'s' * (more > 1)}" if more else ""
-        raise UnsafeGraphError(f"the graph is not loaded: {findings.problems[0]}{others}: {ADVICE}")
 
 
 def serving_model(path: str | Path, version: str | None = None) -> str:
@@ -229,18 +225,22 @@ def serving_model(path: str | Path, version: str | None = None) -> str:
         raise DatasetError(f"{path} names adopted files, which have no serving model: only a build makes one")
     if isinstance(dataset.folder, RemotePath):
         raise DatasetError(f"{path} is a URL: copy the version to this machine (it could change after the check)")
-    refuse(check_graph(VersionFiles(dataset.folder), dataset.manifest, "serving"))
+    findings = check_graph(VersionFiles(dataset.folder), dataset.manifest, "serving")
+    if findings.problems:
+        more = findings.counts.total() - 1
+        others = f", and {more} more problem{'s' * (more > 1)}" if more else ""
+        raise UnsafeGraphError(f"the graph is not loaded: {findings.problems[0]}{others}: {ADVICE}")
     return str(dataset.folder / "serving")
 
 
 def check_agreement(files: VersionFiles, manifest: Manifest) -> Findings:
     """Compares values written in several places."""
     findings = Findings()
-    with _adding_errors(findings, MANIFEST_FILE):
+    with adding_errors(findings, MANIFEST_FILE):
         for message in _counts_agree(manifest):
             findings.add(MANIFEST_FILE, message)
     if DATASET_INFO in manifest.files:
-        with _adding_errors(findings, DATASET_INFO):
+        with adding_errors(findings, DATASET_INFO):
             listed = parse_json(files.read(DATASET_INFO))["splits"]
             splits = {split["name"]: (split["shardLengths"], split["numBytes"]) for split in listed}
             for name, split in manifest.splits.items():
@@ -249,13 +249,13 @@ def check_agreement(files: VersionFiles, manifest: Manifest) -> Findings:
                     differ = f"the shards or bytes of the split '{name}' differ from {MANIFEST_FILE}"
                     findings.add(DATASET_INFO, differ)
     if TFDS_FEATURES in manifest.files:
-        with _adding_errors(findings, TFDS_FEATURES):
+        with adding_errors(findings, TFDS_FEATURES):
             names = set(parse_json(files.read(TFDS_FEATURES))["featuresDict"]["features"])
             if odd := names ^ stored_features(read_descriptions(manifest.features), with_key=True).keys():
                 shown = ", ".join(map(repr, sorted(odd)[:5]))
                 findings.add(TFDS_FEATURES, f"the features differ from {MANIFEST_FILE}: {shown}")
     for path in sorted({feature["vocabulary"] for feature in manifest.features.values() if "vocabulary" in feature}):
-        with _adding_errors(findings, path):
+        with adding_errors(findings, path):
             words = files.read(path).count(b"\n")
             for name, feature in manifest.features.items():
                 first, size = feature.get("first_id", 0), feature.get("vocabulary_size")
@@ -263,21 +263,11 @@ def check_agreement(files: VersionFiles, manifest: Manifest) -> Findings:
                     ids = f"'{name}' has {size:,} ids, including {first:,} without words"
                     findings.add(path, f"{words:,} words, but {ids}")
     for file in manifest.rejects.get("files", []):
-        with _adding_errors(findings, file["file"]):
+        with adding_errors(findings, file["file"]):
             lines, expected = files.read(file["file"]).count(b"\n"), file.get("records", 0)
             if lines != expected:
                 findings.add(file["file"], f"{lines:,} rejects, expected {expected:,}")
     return findings
-
-
-@contextmanager
-def _adding_errors(findings: Findings, path: str) -> Iterator[None]:
-    try:
-        yield
-    except DatasetError as error:
-        findings.add(path, str(error))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:  # not JSON, or of another form
-        findings.add(path, f"the content is invalid ({type(error).__name__}: {error})")
 
 
 def _counts_agree(manifest: Manifest) -> Iterator[str]:

@@ -180,10 +180,7 @@ def _same(served: npt.NDArray[Any], read: Any, tolerance: float) -> npt.NDArray[
 
 
 def sample_rows(plan: BuildPlan, work: PlannedBuild, count: int) -> RawRows | None:
-    """Reads up to `count` rows with their images: the smallest sample hashes of a few chunks chosen by hash.
-
-    `work` is `inline`: images inside rows stay there. Skips rows that a build would reject; None if no row is left.
-    """
+    """Reads up to `count` good rows with images, of the smallest sample hashes in a few chunks; None without any."""
     chosen = sorted(plan.chunks, key=lambda chunk: hashlib.sha256(b"%d" % chunk.index).digest())[:CHUNKS]
     least: pa.Table | None = None
     for chunk in chosen:

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -44,15 +45,9 @@ NO_PARITY = "training = serving: give --spec dataset.yaml; its sources must be a
 
 
 def verify(folder: str, version: str | None = None, *, quick: bool = False) -> Verification:
-    """Checks a version against its manifest.
+    """Checks a version, by default the live one, of a dataset's folder or URL; `quick` compares sizes and digests.
 
-    Args:
-        folder: the dataset's folder, or a version's; on this machine or a URL.
-        version: a version's name; by default the live one.
-        quick: checks only sizes, digests, and the graphs' operations.
-
-    Raises:
-        DatasetError: the version does not exist, its manifest is broken, or has a feature of an unknown kind.
+    Raises: DatasetError: the version does not exist, its manifest is broken, or has a feature of an unknown kind.
     """
     started, dataset = time.monotonic(), open_dataset(folder, version)
     files, manifest, findings = VersionFiles(dataset.folder), dataset.manifest, Findings()
@@ -156,12 +151,10 @@ def _kept(files: VersionFiles, shard: Shard, findings: Findings) -> npt.NDArray[
     if shard.root is None:
         return None
     kept = np.zeros(shard.indexed + 1, bool)  # the last for what follows the last record
-    try:
+    with checks.adding_errors(findings, shown_paths(shard)[0]):
         described = ShardFile.of(str(files.folder), shard)
         bits = files.read(shard.kept, described.kept_size + 1) if shard.kept else b""
         kept[kept_numbers(described, bits) if shard.kept else slice(shard.indexed)] = True
-    except DatasetError as error:
-        findings.add(shown_paths(shard)[0], str(error))
     return kept
 
 
@@ -202,13 +195,11 @@ def _compare(findings: Findings, shard: Shard, walk: FrameWalk, size: int, index
 def _check_packs(files: VersionFiles, shard: Shard, findings: Findings) -> None:
     """Checks that packed rows are of the shard's records; `check_file` compares digests of the version's own files."""
     for pack, (folder, path) in zip(shard.packs, files.located(shard)[2:], strict=True):
-        try:
+        with checks.adding_errors(findings, path):
             data = folder.read(path)
             PackIndex.of_bytes(data, pack).take(np.arange(pack.rows), shard.records)
             if shard.version:
                 checks.check_digest(findings, path, hashlib.sha256(data).hexdigest(), pack.sha256)
-        except DatasetError as error:
-            findings.add(path, str(error))
 
 
 class RecordChecks:
@@ -258,18 +249,13 @@ class RecordChecks:
                     self.label_counts += np.bincount(known, minlength=len(self.label_counts))
 
     def _parsed(self, batch: FrameBatch) -> tuple[FrameBatch, dict[str, Any]]:
-        """Keeps the records with the features' names, types and shapes, and returns their columns too.
-
-        Of small records of one layout, looks only at the first one's names.
-        """
+        """Keeps records with the features' names, types and shapes; of small alike ones, looks only at one's names."""
         records = batch.records
         is_alike = sum(map(len, records)) <= SMALL * len(records) and records and walk(records, {}) is not None
         looked_at = records[:1] if is_alike else records
-        try:
+        with suppress(Malformed, RowError):  # reported below, record by record
             if self._is_adopted or all(sorted(names_of(record)) == self._names for record in looked_at):
                 return batch, parse(records, self._features)
-        except (Malformed, RowError):  # reported below, record by record
-            pass
         faults = [self._fault(record) for record in records]
         for row, fault in enumerate(faults):
             if fault is not None:

@@ -15,10 +15,7 @@ from recordmill.pipeline.versions.stores.base import OutputError, Store, Unsettl
 
 
 def pin(output: str, wanted: str, reason: str = "") -> Manifest:
-    """Protects a version from prunes.
-
-    Raises: DatasetError: the version does not exist. OutputError: the output has no live version, or cannot be written.
-    """
+    """Protects a version from prunes. Raises: DatasetError: no such version. OutputError: no live one, not writable."""
     return _edit_pins("pin", output, wanted, reason)[0]
 
 
@@ -49,13 +46,10 @@ def _edit_pins(act: str, output: str, wanted: str, reason: str) -> tuple[Manifes
 
 
 def rollback(output: str, wanted: str | None = None, reason: str = "") -> Moved:
-    """Makes another version live by moving the pointer; repairs a broken `LATEST`.
+    """Makes another version live, by default the one published before the live one; repairs a broken `LATEST`.
 
     From then on, builds of the inputs left behind are held back until one is approved. `wanted` is as in
-    `listing.find`; by default the version published before the live one.
-
-    Raises: DatasetError: the version does not exist, or none precedes the live one. OutputError: the gate held the
-    version back, so it needs `approve`; or the output cannot be written.
+    `listing.find`. Raises: DatasetError: no such version. OutputError: it was held back: `approve`; not writable.
     """
     store = open_existing(output)
 
@@ -80,10 +74,8 @@ def _make_live(act: str, store: Store, reason: str, choose: Choose, *, mend: boo
 def approve(output: str, wanted: str | None = None, reason: str = "") -> Moved:
     """Makes a held-back or rolled-back version live, by default the newest.
 
-    A version given by `wanted` (`listing.find`) goes live even if the live version changed since the gate's comparison.
-
-    Raises: OutputError: the version is not held back, was removed, or has forgotten rows; or the live version changed.
-    DatasetError: the version does not exist.
+    One given by `wanted` (`listing.find`) goes live even if the live version changed since the gate's comparison.
+    Raises: OutputError: it is not held back, was removed, or has forgotten rows; the live one changed. DatasetError.
     """
     store = open_existing(output)
 
@@ -104,10 +96,7 @@ def approve(output: str, wanted: str | None = None, reason: str = "") -> Moved:
 
 
 def reject(output: str, wanted: str | None = None, reason: str = "") -> tuple[Manifest, bool]:
-    """Removes a held-back or rolled-back version unless it is pinned or in use; also returns whether it was removed.
-
-    Raises: OutputError: the version is not held back. DatasetError: the version does not exist.
-    """
+    """Removes a held-back version unless pinned or in use; tells if it did. Raises: DatasetError, OutputError."""
     store = open_existing(output)
     rejected: list[Manifest] = []
 

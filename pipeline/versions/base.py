@@ -14,23 +14,16 @@ import json
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from recordmill.pipeline.dataset import manifest as datasets
 from recordmill.pipeline.dataset.file_names import output_sizes, span_of_file
-from recordmill.pipeline.dataset.manifest import (
-    LATEST_FILE,
-    VERSIONS_FOLDER,
-    Json,
-    Latest,
-    Manifest,
-    read_manifest,
-    version_folder,
-)
+from recordmill.pipeline.dataset.manifest import LATEST_FILE, VERSIONS_FOLDER, Json, Latest, Manifest, version_folder
 from recordmill.pipeline.dataset.paths import Location
 from recordmill.pipeline.dataset.placement import Hashes, digest
 from recordmill.pipeline.errors import DatasetError
@@ -52,10 +45,7 @@ def latest_of(store: Store) -> Latest | None:
 
 
 def swap(store: Store, name: str, edit: Callable[[Content | None], bytes | None]) -> None:
-    """Replaces an object atomically by `edit(content)`; None stands for a missing object, and as result for no change.
-
-    Retries if another process wrote first. Raises: UnsettledOutputError after `TRIES`, OutputError.
-    """
+    """Replaces an object by `edit(content)` (None: missing, or no change), with retries. Raises: OutputError."""
     with store.locked():
         for _ in range(TRIES):
             content = store.read_tagged(name)
@@ -70,10 +60,7 @@ def swap(store: Store, name: str, edit: Callable[[Content | None], bytes | None]
 
 
 def compare_and_swap(store: Store, edit: Callable[[Latest | None], Latest], *, mend: bool = False) -> Latest:
-    """Replaces `LATEST` atomically by `edit(latest)`, of None without a version; retries as `swap`.
-
-    With `mend`, a broken `LATEST` counts as missing. Raises: OutputError, as `latest_of` and `swap`.
-    """
+    """Replaces `LATEST` as `swap`, by `edit(latest)`; `mend` takes a broken one as missing. Raises: OutputError."""
     edited = list[Latest]()
 
     def text(content: Content | None) -> bytes | None:
@@ -83,18 +70,6 @@ def compare_and_swap(store: Store, edit: Callable[[Latest | None], Latest], *, m
 
     swap(store, LATEST_FILE, text)
     return edited[-1]
-
-
-def moved(latest: Latest | None, version: str, sequence: int) -> Latest:
-    """Moves `LATEST` to a version, and retires the previous one. Raises: UnsettledOutputError: it is being deleted."""
-    if latest is None:
-        return Latest(version, sequence)
-    if version in latest.removing:
-        raise UnsettledOutputError(f"the version {version} is being deleted: choose another, or build again")
-    retired = latest.retired if latest.version == version else {**latest.retired, latest.version: now()}
-    retired = {name: time for name, time in retired.items() if name != version}
-    same = latest.same if latest.version == version else ()
-    return replace(latest, version=version, sequence=sequence, retired=retired, same=same)
 
 
 def now() -> str:
@@ -140,8 +115,7 @@ class Forgotten:
 
     @cached_property
     def _positions(self) -> Hashes:
-        numbers = np.frombuffer(b"".join(self.digests), ">u8").reshape(-1, 3)
-        return numbers[:, 1].astype(np.uint64)
+        return np.frombuffer(b"".join(self.digests), ">u8").reshape(-1, 3)[:, 1].astype(np.uint64)
 
     def holds(self, key: bytes) -> bool:
         """Whether a key was forgotten."""
@@ -153,8 +127,7 @@ class Forgotten:
 
     def are_left_out_of(self, manifest: Manifest) -> bool:
         """Whether a version was made without the keys of this list."""
-        entry = manifest.provenance.get(FORGOTTEN) or {}
-        return str(entry.get("keys_sha256", "")) == self.sha256
+        return str((manifest.provenance.get(FORGOTTEN) or {}).get("keys_sha256", "")) == self.sha256
 
     def rows_key(self, key: str) -> str:
         """Makes the key of a build without these rows from the key of one with them."""
@@ -191,8 +164,7 @@ def places(manifest: Manifest | None) -> set[tuple[str, str, int]]:
 
 def source_key_of(manifest: Manifest) -> str:
     """Returns the source key of a version with all rows, forgotten ones included."""
-    entry = manifest.provenance.get(FORGOTTEN) or {}
-    return str(entry.get("source_key", manifest.source_key))
+    return str((manifest.provenance.get(FORGOTTEN) or {}).get("source_key", manifest.source_key))
 
 
 def read_forgotten(store: Store) -> Forgotten:
@@ -285,15 +257,12 @@ class Base:
 
     @classmethod
     def read(cls, output: str, name: str | None = None, *, is_adopted: bool | None = None) -> "Base":
-        """Reads an output of the dataset `name`, adopted or built, or of any.
-
-        Raises: OutputError: it is broken, or has another one.
-        """
+        """Reads an output of the dataset `name`, adopted or built; None: any. Raises: OutputError: broken, another."""
         store = open_store(output)
         latest, live, fault = latest_of(store), None, ""
         if latest is not None:
             try:
-                live = read_manifest(version_folder(store.location, latest.version))
+                live = datasets.read_manifest(version_folder(store.location, latest.version))
             except DatasetError as error:
                 fault = str(error)
         if live is not None and name not in (None, live.name):

@@ -100,10 +100,7 @@ def uploads(store: Store) -> dict[str, str]:
 
 
 def ownerless(store: Store) -> list[str]:
-    """Returns the folders of versions with neither a manifest nor a claim.
-
-    A worker of a dead build wrote there after the removal; or a person is copying a version, or deleted its manifest.
-    """
+    """Names the versions with neither manifest nor claim: a dead build's late files, or a person's copy."""
     marks = MANIFEST_FILE, CLAIM_FILE
     versions = store.children(VERSIONS_FOLDER)
     return [name for name in versions if not any(store.exists(f"{VERSIONS_FOLDER}/{name}/{mark}") for mark in marks)]

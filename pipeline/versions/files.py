@@ -30,27 +30,18 @@ NONE: Mapping[str, Json] = MappingProxyType({})
 
 
 class KeptFiles:
-    """Keeps files of a base version in a new one. Hold the base (`listing.held`): a prune could remove its files.
-
-    Attributes:
-        made: the store of the new version's files.
-        entries: `bytes` and `sha256` of the kept files, by path in the new version, for its inventory.
-        copied_bytes: the bytes copied because the disk refused links.
-    """
+    """Keeps files of a base version in a new one. Hold the base (`listing.held`): a prune could remove its files."""
 
     def __init__(self, output: str, base: Manifest, assembled: str, version: str) -> None:
         self._store, self._base = open_store(output), base
         self._folder = f"{VERSIONS_FOLDER}/{base.version}"
         self.made = LocalStore(assembled) if self._store.links else self._store.at(f"{VERSIONS_FOLDER}/{version}")
-        self._refusal = ""
-        self.entries: dict[str, Json] = {}
-        self.copied_bytes = 0
+        """The store of the new version's files."""
+        self.entries: dict[str, Json] = {}  # `bytes` and `sha256` of kept files, by path in the new version
+        self._refusal, self.copied_bytes = "", 0  # the disk's refusal of links, and the bytes copied instead
 
     def shard(self, shard: Shard, own: Shard) -> Shard:
-        """Keeps a shard and its indexes, on a disk under the names of `own`; returns the shard for the new manifest.
-
-        Raises: DatasetError: a file is missing or has a wrong size. OSError: a file can be neither linked nor copied.
-        """
+        """Keeps a shard with its indexes, on a disk as `own`; returns the new one. Raises: DatasetError, OSError."""
         if not self._store.links:
             return replace(shard, version=shard.version or self._base.version)
         for (file, size), name in zip(output_sizes(shard, self._base.version).items(), own.paths, strict=True):
@@ -82,10 +73,7 @@ class KeptFiles:
 
 
 def inventory(folder: str, shards: Collection[str], known: Mapping[str, Json] = NONE) -> dict[str, Json]:
-    """Maps the paths of a version's files, except shards and manifest, to their `bytes` and `sha256` in hex.
-
-    Entries of `known` are included without reading the files. Raises: OSError: a file cannot be read.
-    """
+    """Maps a version's files but shards and manifest to `bytes` and `sha256`; reads no `known` one. Raises: OSError."""
     root, entries = Path(folder), dict(known)
     paths = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
     for path in paths - {MANIFEST_FILE, *shards, *known}:
@@ -137,8 +125,7 @@ def needs_of(store: Store, but: Collection[str] = ()) -> Needs:
 
 def remove_unneeded(store: Store, folder: str, needs: Needs) -> None:
     """Removes a version's folder, or only its unneeded files."""
-    names = store.sizes(folder)
-    needed = {*needs.of(folder, names)}
+    needed = {*needs.of(folder, store.sizes(folder))}
     if not needed:
         store.remove(folder, MANIFEST_FILE)
     else:
@@ -146,10 +133,7 @@ def remove_unneeded(store: Store, folder: str, needs: Needs) -> None:
 
 
 class Removal:
-    """Adds up the bytes freed by removing files: a file's bytes count when its last name is removed.
-
-    Make it before the removal: it reads the files' identities.
-    """
+    """Adds up the bytes freed: a file's when its last name goes. Make it first: it reads the files' identities."""
 
     def __init__(self, store: Store, sizes: Mapping[str, int]) -> None:
         self._sizes, self._identities = sizes, {name: store.identity(name) for name in sizes}

@@ -16,7 +16,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from recordmill.pipeline import VERSION
@@ -61,10 +61,7 @@ def new_entry(act: str) -> Entry:
 
 @contextmanager
 def recorded(output: str, act: str, reason: str) -> Iterator[Entry]:
-    """Yields an empty dict for the act's changes, and writes its line at the end, also after an error.
-
-    Without a truthy change it writes no line. A failure to write only warns.
-    """
+    """Yields a dict for an act's changes; if one is truthy, writes its line at the end, even of a failure, or warns."""
     changes, began = Entry(), time.monotonic()
     entry = new_entry(act) | {"reason": public_message(reason), "live_before": live_version(output)}
     try:
@@ -116,10 +113,7 @@ def public_message(message: str) -> str:
 
 
 def write_entry(output: str, entry: Mapping[str, Any]) -> None:
-    """Adds an entry, or replaces the one with its `id`; ignores an output without a dataset.
-
-    Raises: OutputError: the output cannot be read or written, or other processes keep replacing the file.
-    """
+    """Adds an entry, or replaces the one with its `id`; skips an output without a dataset. Raises: OutputError."""
     store = open_store(output)
 
     def lines(content: Content | None) -> bytes:
@@ -146,14 +140,11 @@ def read_history(output: str) -> list[Entry]:
 
 def _parse(content: Content | None) -> list[Entry]:
     """Skips lines other than JSON objects, and everything before the last 64 MiB: only manual edits cause them."""
-    entries = []
+    entries = list[Entry]()
     for line in content.data[-16 * MOST_BYTES :].splitlines() if content else ():
-        try:
+        with suppress(ValueError, RecursionError):
             entry = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(entry, dict):
-            entries.append(entry)
+            entries += [entry] if isinstance(entry, dict) else []
     return entries
 
 

@@ -5,10 +5,6 @@ random token. The holder increments a beat every 5 seconds. A holder of this hos
 process is gone; any other after 60 seconds without a beat by the waiting process's clock: clocks of other hosts do not
 matter. Every change is a compare-and-swap, so only one process can take a lease over, and `check` fails for a holder
 that lost its lease before it publishes.
-
->>> with hold(open_store("out"), BUILD, on_wait=print) as lease:  # doctest: +SKIP
-...     lease.check()
-process 4711 on build-3, since 2026-11-21 12:00:07 UTC
 """
 
 import json
@@ -76,11 +72,10 @@ def this_process() -> Holder:
 
 
 def _boot() -> str:
-    try:
+    with suppress(OSError):  # not Linux: rely on the beat
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:  # not Linux: rely on the beat
-        return ""
+    return ""
 
 
 def _started(process: int) -> str | None:
@@ -109,11 +104,7 @@ class Lease:
         self._thread.start()
 
     def check(self) -> None:
-        """Checks that this process still holds the lease.
-
-        Raises: LeaseLostError: another process took it over, or the output is gone. OutputError: the store cannot be
-        read.
-        """
+        """Checks that this process holds the lease. Raises: LeaseLostError: it does not. OutputError: unreadable."""
         holder = _holder(self._store.read_tagged(_path(self.name)))
         if holder is None:
             raise LeaseLostError(f"this process's lease in {self._store.url} is gone: it published no version")
@@ -144,10 +135,7 @@ class Lease:
 
 @contextmanager
 def hold(store: Store, name: str, on_wait: OnWait = lambda _: None) -> Iterator[Lease]:
-    """Takes a lease, named `BUILD` or after a version, and releases it at the end.
-
-    Calls `on_wait` once with each living holder that blocks it. Raises: OutputError: the output cannot be written.
-    """
+    """Takes a lease until the block ends; `on_wait` gets each living holder that blocks it. Raises: OutputError."""
     lease = take(store, name, on_wait)
     try:
         yield lease
@@ -176,10 +164,9 @@ def take_over(store: Store, name: str, dead: Holder | None = None) -> Lease | No
     if holder is not None and not holder.is_dead() and holder != dead:
         return None
     me = this_process()
-    try:
+    with suppress(Conflict):
         return Lease(store, name, me, store.write_if(_path(name), _text(me), content.tag if content else None))
-    except Conflict:
-        return None
+    return None
 
 
 def holders(store: Store) -> dict[str, Holder]:
@@ -190,10 +177,7 @@ def holders(store: Store) -> dict[str, Holder]:
 
 
 def census(store: Store, on_wait: OnWait = lambda _: None) -> tuple[dict[str, Holder], dict[str, Holder]]:
-    """Returns the leases of living and of dead holders, without changing them.
-
-    Calls `on_wait` with each holder on another host, and waits for its next beat, at most 60 seconds.
-    """
+    """Returns the leases of living and of dead holders; waits up to 60 s for other hosts' beats (`on_wait`)."""
     living, dead = dict[str, Holder](), dict[str, Holder]()
     watches = {name: _Watch() for name in holders(store)}
     while watches:

@@ -35,10 +35,7 @@ class Version:
 
 
 def list_versions(output: str) -> list[Version]:
-    """Lists the versions of an output in the order of publishing.
-
-    Raises: DatasetError: the folder does not exist. OutputError: the output cannot be read, or `LATEST` is broken.
-    """
+    """Lists versions in the order of publishing. Raises: DatasetError: no folder. OutputError: unreadable, broken."""
     store = open_existing(output)
     latest = latest_of(store) or Latest("", 0)
     held = {name: holder for name, holder in leases.holders(store).items() if not holder.is_dead()}
@@ -69,10 +66,7 @@ def holds(lease: str, version: str) -> bool:
 
 @contextmanager
 def held(output: str, version: str) -> Iterator[None]:
-    """Protects a version from prunes while a program reads it; several programs may hold one.
-
-    Raises: DatasetError: it was removed. OutputError: the lease cannot be written.
-    """
+    """Protects a version from prunes while it is read. Raises: DatasetError: it was removed. OutputError: no lease."""
     store = open_store(output)
     with leases.hold(store, f"{version}+{secrets.token_hex(6)}"):
         latest = latest_of(store)  # read under the lease: a prune marks first, then reads the leases
@@ -85,12 +79,9 @@ def held(output: str, version: str) -> Iterator[None]:
 def find(output: str, wanted: str) -> Manifest:
     """Finds a version by a person's name for it.
 
-    Args:
-        output: the dataset's output.
-        wanted: its name; its number (`3` or `#3`); a unique prefix or suffix of its name; `live`; `held-back`, the
-            newest if it is held back; or `-1`, the version published before the live one, `-2` the one before that.
-
-    Raises: DatasetError: no version or several match; the message names them. OutputError: `LATEST` is broken.
+    `wanted` is its name; its number (`3` or `#3`); a unique prefix or suffix of its name; `live`; `held-back`, the
+    newest if it is held back; or `-1`, the version published before the live one, `-2` the one before that. Raises:
+    DatasetError: no version or several match; the message names them. OutputError: `LATEST` is broken.
     """
     store = open_existing(output)
     latest = latest_of(store) if wanted in (LIVE, HELD_BACK) or BEFORE.fullmatch(wanted) else None
@@ -135,10 +126,7 @@ def _known(manifests: list[Manifest]) -> str:
 
 
 def pair(output: str, before: str | None = None, after: str | None = None) -> tuple[Manifest, Manifest]:
-    """Finds two versions to compare (`find`): by default the live one and the one before it.
-
-    Raises: DatasetError: a version does not exist, or none precedes the live one. OutputError: `LATEST` is broken.
-    """
+    """Finds two versions (`find`): by default the live one and the one before it. Raises: DatasetError, OutputError."""
     store = open_existing(output)
     latest, manifests = latest_of(store), published(store)
     return find_among(manifests, output, before or "-1", latest), find_among(manifests, output, after or LIVE, latest)
@@ -155,10 +143,7 @@ def seconds_of(grace: str) -> float:
 def choose(
     latest: Latest, graces: Mapping[str, float], living: Collection[str], now: datetime
 ) -> tuple[Latest, dict[str, str]]:
-    """Marks the removable ones of versions with graces in seconds; returns the new `LATEST`, and why the others stay.
-
-    A version stays if it is live, pinned, held, or was live within its grace.
-    """
+    """Marks removable ones of versions with graces in seconds; returns the new `LATEST`, and why the others stay."""
     kept, retired = dict[str, str](), dict(latest.retired)
     for version, grace in graces.items():
         until = latest.retired.get(version)  # None if unknown, as for versions retired by Recordmill 0.1.0
@@ -178,8 +163,7 @@ def choose(
             kept[version] = f"it was live until {until}, in the future: a clock was ahead; `--grace 0` removes it"
         elif grace > 0 and age < grace:
             kept[version] = f"it was live until {until}: its grace is not over"
-    gone = [version for version in graces if version not in kept]
-    return marked(replace(latest, retired=retired), gone), kept
+    return marked(replace(latest, retired=retired), [version for version in graces if version not in kept]), kept
 
 
 def marked(latest: Latest, versions: Collection[str]) -> Latest:

@@ -39,20 +39,12 @@ def prune(
     on_wait: OnWait = lambda _: None,
     reason: str = "",
 ) -> Pruned:
-    """Removes all versions but the newest, and the remains of dead builds.
+    """Removes all versions but the newest, and the remains of dead builds; waits for other hosts' beats (`on_wait`).
 
-    Args:
-        output: the dataset's output.
-        keep: the number of newest versions that stay, by order of publishing; None for all.
-        grace_seconds: the time that a version stays after it was live, for readers that may have it open.
-        also: versions to remove at any age, because they hold forgotten rows.
-        dry_run: changes nothing.
-        building: the local folder of the output's unfinished builds, to prune them too.
-        on_wait: called with each lease holder on another host before waiting for its next beat.
-        reason: for the history.
-
-    Raises: DatasetError: the folder does not exist. OutputError: the output cannot be read or written, or `LATEST` is
-    broken.
+    The newest `keep` versions stay, by order of publishing (None: all), others for `grace_seconds` after they were
+    live, for readers that may have one open; those in `also` go at any age, because they hold forgotten rows.
+    `building` is the local folder of the output's unfinished builds, None to leave them. Raises: DatasetError: the
+    folder does not exist. OutputError: the output cannot be read or written, or `LATEST` is broken.
     """
     store = listing.open_existing(output)
     if not dry_run:
@@ -71,10 +63,7 @@ def prune(
 
 
 def sweep(output: str, building: str) -> None:
-    """Removes work and leases of builds known to be dead, superseded held-back versions, and a killed prune's remains.
-
-    Does not wait. `building` is the folder of the output's builds (`build_folders.building_folder`).
-    """
+    """Removes work and leases of dead builds, superseded held-back versions and a prune's remains; never waits."""
     store = open_store(output)
     pruning = _impatient(store)
     pruning.prune_builds(building)

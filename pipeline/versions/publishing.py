@@ -28,7 +28,6 @@ from recordmill.pipeline.versions.base import (
     is_rolled_back,
     latest_of,
     missing_files,
-    moved,
     now,
     rolled_back,
 )
@@ -40,7 +39,6 @@ from recordmill.pipeline.versions.stores.open_store import is_local, open_store
 _warn_once = cache(logging.getLogger("recordmill").warning)
 OURS = {LATEST_FILE, VERSIONS_FOLDER, BUILDING_FOLDER, LEASES_FOLDER, HISTORY_FILE}
 SHOWN = 3
-MOST_SAME = 16  # newest source keys in `LATEST`
 Choose = Callable[[Latest | None], Manifest]  # maps the pointer to the version to make live
 Moved = tuple[Manifest, str | None]  # the live version, and the name of the previous one, if any
 ROLLED_BACK = "a version of the same inputs was rolled back"  # the line of a version that would undo a person's act
@@ -124,29 +122,23 @@ def find_version(output: str, source_key: str, fits: Callable[[Manifest], bool] 
 
 def live_version(output: str) -> str | None:
     """Returns the live version's name; None without one, or if `LATEST` is broken."""
-    try:
+    with suppress(OutputError):
         latest = latest_of(open_store(output))
-    except OutputError:
-        return None
-    return latest.version if latest else None
+        return latest.version if latest else None
+    return None
 
 
 def publish(base: Base, assembled: str, manifest: Manifest, lease: Lease, *, live: bool) -> Manifest:
-    """Publishes an assembled version, live or held back.
+    """Publishes an assembled version, live or held back, under its number, and another name if its own is taken.
 
-    In a local output its folder becomes the version's. In a bucket some files may exist under this build's claim. The
-    manifest gets its number, and a new name if its name is taken.
-
-    Raises: LeaseLostError: another process took over; the version was not published. UnsettledOutputError: the output
-    no longer holds `base`. OutputError: it cannot be written.
+    A local output takes the folder; in a bucket some files may exist under this build's claim. Raises: LeaseLostError:
+    another process took over. UnsettledOutputError: the output no longer holds `base`. OutputError: not writable.
     """
     store, name = open_store(base.output), manifest.version
     for version in free_names(name):
-        try:
+        with suppress(Conflict):  # another version has the same second and prefix of the build key
             manifest = _publish(store, base, assembled, replace(manifest, version=version), lease, live)
-        except Conflict:  # another version has the same second and prefix of the build key
-            continue
-        break
+            break
     end_uploads(base.output, manifest.build_key)
     return manifest
 
@@ -162,11 +154,7 @@ def free_names(name: str) -> Iterator[str]:
 
 
 def _publish(store: Store, base: Base, assembled: str, manifest: Manifest, lease: Lease, live: bool) -> Manifest:
-    """Shows a version, and makes it live if `live`.
-
-    Buckets lack locks, so the checks run again after the manifest is written: a competing build either sees the
-    manifest or has already made this build's check fail.
-    """
+    """Shows a version, and makes it live if `live`; a bucket lacks locks: it is checked again behind the manifest."""
     folder, is_stored = f"{VERSIONS_FOLDER}/{manifest.version}", not is_local(store.url)
     store.stage(assembled, folder, attempt_name(manifest.build_key[:16]).encode())
     earlier = store.read_tagged(f"{folder}/{MANIFEST_FILE}") if is_stored else None  # by a build that lost the lease
@@ -216,12 +204,10 @@ def _check_whole(store: Store, manifest: Manifest, staged: str | None = None) ->
 
 
 def make_live(store: Store, choose: Choose, *, mend: bool = False) -> Moved:
-    """Moves `LATEST` to another version by compare-and-swap, for a rollback, an approval or a repeated build.
+    """Moves `LATEST` to a version that `choose` gives, asked again after each lost race.
 
-    `choose` is called again after each lost race. `mend` is for a rollback: a broken `LATEST` counts as missing, and
-    the inputs of newer versions that were or may have been live are remembered as rolled back.
-
-    Raises: OutputError: the version was removed, or `LATEST` cannot be written.
+    With `mend`, for a rollback, a broken `LATEST` counts as missing, and the inputs of newer versions that were or may
+    have been live are remembered as rolled back. Raises: OutputError: the version was removed; not writable.
     """
     steps = list[Moved]()
 
@@ -252,12 +238,16 @@ def make_live_again(base: Base, manifest: Manifest) -> None:
 
 
 def _moved(store: Store, latest: Latest | None, version: str, sequence: int) -> Latest:
-    """Points `LATEST` to another version; if it was lost, any other may have been live, so their graces start now."""
-    pointer = moved(latest, version, sequence)
-    if latest is not None:
-        return pointer
-    others = (other.version for other in published(store) if other.version != version)
-    return replace(pointer, retired=dict.fromkeys(others, now()))
+    """Points `LATEST` to a version, and retires the previous one. Raises: UnsettledOutputError: it is being deleted."""
+    if latest is None:  # lost: any other version may have been live, so their graces start now
+        others = (other.version for other in published(store) if other.version != version)
+        return Latest(version, sequence, retired=dict.fromkeys(others, now()))
+    if version in latest.removing:
+        raise UnsettledOutputError(f"the version {version} is being deleted: choose another, or build again")
+    retired = latest.retired if latest.version == version else {**latest.retired, latest.version: now()}
+    retired = {name: time for name, time in retired.items() if name != version}
+    same = latest.same if latest.version == version else ()
+    return replace(latest, version=version, sequence=sequence, retired=retired, same=same)
 
 
 def remember_same(output: str, version: str, key: str) -> None:
@@ -268,7 +258,7 @@ def remember_same(output: str, version: str, key: str) -> None:
             raise UnsettledOutputError(f"{version} was removed by another process: run the same command again")
         if latest.version != version or key in latest.same:
             return latest
-        return replace(latest, same=(*latest.same, key)[-MOST_SAME:])
+        return replace(latest, same=(*latest.same, key)[-16:])  # the newest keys
 
     compare_and_swap(open_store(output), edit)
 

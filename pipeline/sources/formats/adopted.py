@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -148,8 +148,7 @@ class AdoptedReader(TFRecordReader):
             for part in cuts:
                 start, end = offsets[[part.start, part.stop]].tolist()
                 packed = pack(replace(said, first=part.start, numbers=said.numbers[part]))
-                work = AdoptedRange(start, end, file.bytes, path, packed)
-                chunks.append(Chunk(0, 0, file.path, end - start, work))
+                chunks.append(Chunk(0, 0, file.path, end - start, AdoptedRange(start, end, file.bytes, path, packed)))
         parts = [part for feature in version.manifest.features.values() for part in feature["stored_as"].values()]
         names = [SPLIT, *(name for part in parts for name in part["names"])]
         with suppress(SourceError):  # the first records are damaged
@@ -167,5 +166,4 @@ class AdoptedReader(TFRecordReader):
         return str(chunk.work.path)
 
     def said(self, chunk: Chunk) -> Said:
-        made: Said = unpack(chunk.work.said)
-        return made
+        return cast(Said, unpack(chunk.work.said))

@@ -10,7 +10,7 @@ which only the plan reads: its chunks carry their rows.
 import json
 import posixpath
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, ClassVar
@@ -33,7 +33,7 @@ from recordmill.pipeline.sources.globs import escape, without_slash
 from recordmill.pipeline.sources.images import with_sides
 from recordmill.pipeline.sources.options import AnnotatedImages, Csv
 from recordmill.pipeline.sources.paths import join, note, path_key
-from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, TableReader, TypedRows, images_below
+from recordmill.pipeline.sources.source_reader import ROW_BYTES, Chunk, Key, Plan, TableReader, TypedRows, images_below
 from recordmill.pipeline.sources.typing.arrays import interleaved
 from recordmill.pipeline.sources.typing.python_values import json_object, typed_objects
 from recordmill.transforms.base.columns import Column, Columns, ColumnType
@@ -51,7 +51,6 @@ COLUMNS = {
 }
 CHUNK_BYTES = 8 << 20  # 8 MiB
 BLOCK_ROWS = 1024
-ROW_BYTES = 2 << 10  # 2 KiB: the cost of an image's row, as in a folder of images
 ENDINGS = {"voc": ".xml", "yolo": ".txt", "open_images": ".csv"}
 """The formats with a row for each image of a folder, and their files' ending; the others are JSON."""
 EMBEDDED = "@embedded"  # the list entry for an image that only its annotation file holds
@@ -66,10 +65,7 @@ MEASURED = {"boxes", "shapes", "keypoints"}  # the columns with numbers for an i
 
 
 def read_open_images(files: Files, root: str, paths: Sequence[str], images: Sequence[str], names: Names) -> Found:
-    """Reads the boxes of existing images by name, from Open Images' CSV (`train-annotations-bbox.csv`).
-
-    Raises: SourceError: a file is not such a CSV; OSError.
-    """
+    """Reads existing images' boxes from Open Images' CSV. Raises: SourceError: a file is no such CSV; OSError."""
     stems = [posixpath.splitext(posixpath.basename(path))[0] for path in images]
     first = dict(zip(reversed(stems), reversed(images), strict=True))
     ids = [stem if first[stem] is path else path for stem, path in zip(stems, images, strict=True)]
@@ -232,23 +228,16 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
             return replace(found, notes=[*found.notes, *listed.notes()])
         by_key = {annotated_rows.image_key(join(root, file.path)): file for file in inputs}
         pairs = {path: by_key.get(annotated_rows.image_key(join(image_root, path))) for path in there}
-        rows = [
-            AnnotatedRow(path, None, file and file.path, bytes=file.bytes if file else 0)
-            for path, file in pairs.items()
-        ]
+        each = ((path, file.path, file.bytes) if file else (path, None, 0) for path, file in pairs.items())
+        rows = [AnnotatedRow(path, file=file, bytes=size) for path, file, size in each]
         used = {file.path for file in pairs.values() if file}
         if rows and not used:
-            raise SourceError(
-                f"{self.source.path}: no annotation is named like an image: the first are {inputs[0].path} and "
-                f"{there[0]}; `images` names the folder of the images"
-            )
+            first = f"the first are {inputs[0].path} and {there[0]}; `images` names the folder of the images"
+            raise SourceError(f"{self.source.path}: no annotation is named like an image: {first}")
         without = [path for path, file in pairs.items() if file is None]
         left = [file.path for file in inputs if file.path not in used]
-        notes = [
-            *note("images without an annotation file, read with empty lists", without),
-            *note("annotation files without an image, left out", left),
-            *listed.notes(),
-        ]
+        notes = note("images without an annotation file, read with empty lists", without)
+        notes += note("annotation files without an image, left out", left) + listed.notes()
         return Found(rows, [row.bytes for row in rows], annotated_rows.PARSERS[self.source.format][0], notes)
 
     def parse(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[TypedRows]:
@@ -289,11 +278,6 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
         """Returns the table and the image's number in it, or the image's annotation file, else the image."""
         row = chunk.work.rows[position]
         return row.file or row.image, row.number
-
-    def input_path(self, files: Files) -> Callable[[str], str]:
-        """Returns a function that makes full paths; class names and image lists may lie anywhere."""
-        inner = super().input_path(files)
-        return lambda path: path if path.startswith("/") or "://" in path else inner(path)
 
     def _patterns(self, files: Files) -> list[str]:
         if self.source.format in (*annotated_rows.PARSERS, "labelme") and files.is_folder(self.source.path):

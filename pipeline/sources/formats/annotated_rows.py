@@ -36,7 +36,6 @@ FOLDERS = {"", ".", "images", "jpegimages", "data", "labels", "annotations"}
 """Folders, in small letters, that distinguish images from annotations."""
 LEAVING = "boxes that leave their image and are clipped, or have no area"
 YAML_ENDINGS = (".yaml", ".yml")
-YAML_WORD = 100  # letters that take as long to parse as a value, 50 µs
 SLACK = 0.01  # of an image's side, for rounded numbers
 VOC_FLAGS = ("difficult", "truncated")
 VOC_LISTS = ("boxes", "categories", *VOC_FLAGS)
@@ -101,8 +100,7 @@ def lists_of(names: Sequence[str], objects: Sequence[tuple[Any, ...]]) -> Lists 
     for bound, count in ((bounds.OBJECTS, len(objects)), (bounds.POINTS, numbers)):
         if count > bound.most:
             return Fault(bound.reason, bound.beyond(count))
-    flat = {name: [*chain.from_iterable(lists[name])] for name in ("boxes", "keypoints") if name in lists}
-    return lists | flat
+    return lists | {name: [*chain.from_iterable(lists[name])] for name in ("boxes", "keypoints") if name in lists}
 
 
 class ImageList:
@@ -177,7 +175,8 @@ def read_names(files: Files, path: str | None) -> Classes:
 
 def names_in(text: str, path: str) -> Classes:
     """Reads the text of such a file; its path tells the format."""
-    if (values := text.count("\n") + text.count(",") + len(text) // YAML_WORD) > bounds.NAMES.most:
+    # YAML takes as long to parse 100 letters as a value, 50 µs.
+    if (values := text.count("\n") + text.count(",") + len(text) // 100) > bounds.NAMES.most:
         raise SourceError(f"{path}: {bounds.NAMES.beyond(values)}: are these the classes?")
     if path.lower().endswith(".csv"):
         return Classes({row[0]: row[1] for row in csv.reader(text.splitlines()) if len(row) > 1})
@@ -274,10 +273,7 @@ def _voc_object(number: int, element: ElementTree.Element) -> tuple[object, ...]
 
 
 def yolo_lists(data: bytes | None, names: Names, points: PointShape | None = None) -> Lists | Fault:
-    """Parses one image's text, if any: each line a class and a box or a polygon, whose bounding box is taken.
-
-    With `points` each line may end with as many key points.
-    """
+    """Parses one image's text, if any: a line is a class, a box or a polygon, and, with `points`, key points."""
     objects, data = list[tuple[object, ...]](), data or b""
     if len(data) > bounds.FILE_BYTES.most:
         return Fault(bounds.FILE_BYTES.reason, bounds.FILE_BYTES.beyond(len(data)))

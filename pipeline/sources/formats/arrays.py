@@ -100,7 +100,6 @@ class ArraysReader(ArchiveReader[Arrays]):
         return Plan(chunks, sum(chunk.work.rows for chunk in chunks), names=list(names), is_exact=True)
 
     def parse(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[TypedRows]:
-        """Reads rows."""
         work, root = chunk.work, self.root(files)
         step = max(1, BLOCK_BYTES // max(ROW_BYTES, sum(array.row_bytes for array in work.arrays.values())))
         for blocks in zip(*(_blocks(files, root, each, work, step) for each in work.arrays.values()), strict=True):
@@ -155,9 +154,8 @@ def _described(path: str, data: bytes, size: int | None) -> ArrayInFile:
     if not 0 < len(shape) <= MOST_SIDES or not math.prod(shape) or array.row_bytes > MAX_LINE_BYTES:
         return array._replace(fault=f"its shape is {list(shape[:9])}: wanted rows of 1 to {MAX_LINE_BYTES:,} bytes")
     if size is not None and size != stated:
-        return array._replace(
-            fault=f"it has {size:,} bytes; its header states {list(shape)}, {stated:,}: copy it again"
-        )
+        has = f"it has {size:,} bytes; its header states {list(shape)}, {stated:,}"
+        return array._replace(fault=f"{has}: copy it again")
     return array
 
 

@@ -232,13 +232,9 @@ def read_coco(
     points = (len(seen.points) or max(counts, default=0)) if asked else None
     classes = [*dict.fromkeys(seen.classes)]
     stated = dict[str, Sequence[Any]](classes=classes, points=seen.points, skeleton=seen.skeleton)
-    notes = [
-        *note("annotations of images missing in `images`, left out", seen.lost),
-        *note(LEAVING, outside),
-        *note("files with all boxes within 1 pixel: for shares of the sides, set `unit: relative`", tiny),
-        *note("merged categories with several ids and one name", seen.merged),
-        *listed.notes(),
-    ]
+    notes = note("annotations of images missing in `images`, left out", seen.lost) + note(LEAVING, outside)
+    notes += note("files with all boxes within 1 pixel: for shares of the sides, set `unit: relative`", tiny)
+    notes += note("merged categories with several ids and one name", seen.merged) + listed.notes()
     return Found((image.row(points) for image in rows), [0] * len(rows), names, notes, stated)
 
 

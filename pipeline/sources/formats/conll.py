@@ -156,12 +156,11 @@ class ConllReader(TableReader[Conll]):
         with open_utf8(files, path, self.source.encoding, part.start, part.end) as opened:
             sentences = Sentences(opened, self.source)
             for batch in chain(batches(sentences, lambda each: each.size, BATCH_SENTENCES), [[]]):
-                good, faults = [each for each in batch if not each.fault], Faults()
+                good, faults, typed = [each for each in batch if not each.fault], Faults(), dict[str, pa.Array]()
                 broken = {each.fault[0] - done: each.fault[1] for each in batch if each.fault}
-                typed = {
-                    name: typed_values(name, column, self._values(name, good, chunk), base, faults, as_cells=True)
-                    for name, column in columns.items()
-                }
+                for name, column in columns.items():
+                    values = self._values(name, good, chunk)
+                    typed[name] = typed_values(name, column, values, base, faults, as_cells=True)
                 keys = map(content_digest, (b"\n".join(map(b"\t".join, each.cells)) for each in good))
                 lines = np.array([each.line for each in good], np.int64)
                 yield TypedRows(typed, sentences.lines - done, faults, lines - done, keys, broken)

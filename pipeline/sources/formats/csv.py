@@ -36,13 +36,11 @@ from recordmill.transforms.base.columns import Columns, ColumnType, required
 
 HEADER_BYTES = 64 << 10  # 64 KiB, read at once for a header
 WIDE = 4_096  # columns: Arrow's parser takes 10 kB for each one read
-KEYED_CELLS = 10_000  # a record with more, such as a line of commas, has no key
 csv.field_size_limit(MAX_LINE_BYTES)  # Python's default of 128 KiB is too small for long texts
 RETURN = "\ud80d"  # stands for a CR in a cell, which Python's `csv` refuses without quotes; no text decodes to it
 SEPARATORS = ",;\t|"
 SEPARATOR_LINE = re.compile(r"sep=(.)", re.IGNORECASE)  # the first line of files for Excel
 BATCH_RECORDS = 16_384  # of 550 bytes: about 8 MiB
-LONG_NAME = 64  # characters: longer cells are sentences, not column names
 Unread = dict[int, tuple[str, str | None]]  # invalid records: a message, and the default key if asked for and known
 
 
@@ -134,24 +132,20 @@ def with_numbered(names: Sequence[str], columns: Iterable[str]) -> list[str]:
 
 
 def _check_header(path: str, missing: Sequence[str], cells: Sequence[str]) -> None:
-    """Refuses a first record that lacks a column and looks like a row; the message shows none of its values.
-
-    In a row at least half of the cells are unlikely names of columns; an empty first one may be pandas' index.
-    """
+    """Refuses a first record that lacks a column and, like a row, has half its cells unlike names; shows no value."""
     named = cells[1:] if len(cells) > 1 and not cells[0] else cells
     looks_like_row = 2 * sum(map(_is_value, named)) >= len(named)
     for name in missing if named and looks_like_row else ():
         if not did_you_mean(name, cells):
-            raise SourceError(
-                f"{path} has no column {name!r}, and its first line looks like a row, not a header: "
-                f"if the file has no header, name its {len(cells)} columns in order, such as "
-                f"`header: [{', '.join([*missing, *['…'] * (len(cells) > len(missing))])}]`"
-            )
+            names = ", ".join([*missing, *["…"] * (len(cells) > len(missing))])
+            remedy = f"if the file has no header, name its {len(cells)} columns in order, such as `header: [{names}]`"
+            what = f"{path} has no column {name!r}, and its first line looks like a row, not a header"
+            raise SourceError(f"{what}: {remedy}")
 
 
 def _is_value(cell: str) -> bool:
     """Whether a cell is an unlikely column name: empty, long, an image's path, or a number."""
-    if not cell.strip() or len(cell) > LONG_NAME or is_image(cell):
+    if not cell.strip() or len(cell) > 64 or is_image(cell):
         return True
     with suppress(ValueError):
         float(cell)
@@ -177,10 +171,7 @@ def read_header(files: Files, path: str, dialect: Dialect, encoding: str, skip: 
 
 
 def cells_of(records: Iterable[bytes], dialect: Dialect) -> Iterator[list[str] | None]:
-    r"""Yields the cells of unbroken records, by Python's `csv`; invalid UTF-8 becomes surrogates.
-
-    Yields None for a last record that ends in an escape. With an escape, the cell `\N`, MySQL's NULL, is empty.
-    """
+    r"""Yields the cells of unbroken records by Python's `csv`, None for an open escape; with one, `\N` is empty."""
     texts = (record.decode("utf-8", "surrogateescape") for record in records)
     texts = (re.sub(r"\r(?!\n?\Z)", RETURN, text) if "\r" in text[:-2] else text for text in texts)
     if dialect.escape:
@@ -243,7 +234,7 @@ def read_cells(
             for values, number in zip(parsed, columns, strict=True):
                 values.append(cells[number])
         else:
-            key = _digest(cells) if with_keys and len(cells) <= KEYED_CELLS else None
+            key = _digest(cells) if with_keys and len(cells) <= 10_000 else None  # a line of commas has none
             said = f"{len(cells)} cell{'s' * (len(cells) > 1)}, the header has {len(part.names)}"
             extra = cells[len(part.names) :] or part.names[len(cells) :]
             faults[record] = said + _remedy(records.line(record), part.dialect, extra), key

@@ -29,7 +29,6 @@ from recordmill.transforms.base.bounds import CSV_SIGNS
 LINE_BREAKS = b"\r\n"
 LETTER, BLANK = b"a "
 CARRIAGE_RETURN, NEWLINE = LINE_BREAKS
-TEXT_BEHIND_QUOTE = "the record is not CSV: text after a closing quote"
 OPEN_QUOTE = "the record is not CSV: unexpected end of data"
 TOO_LARGE = "the record is longer than 64 MiB"
 MIXED = "its first lines end with CR, later ones with LF: write one of them, such as by `tr '\\r' '\\n'`"
@@ -92,10 +91,7 @@ class CsvRecords:
         return np.flatnonzero(self.stops > self.starts)
 
     def batches(self, chosen: Rows, size: int) -> Iterator[tuple[Rows, int, int]]:
-        """Yields at most `size` chosen records at a time, and the first and the number of the lines covered.
-
-        The batches cover all lines.
-        """
+        """Yields at most `size` chosen records at a time, and the lines covered, in all every one: first, number."""
         starts = range(0, max(1, len(chosen)), size)
         bounds = [0, *(int(self.lines[chosen[start]]) for start in starts[1:]), self.line_count]
         for start, (line, end) in zip(starts, pairwise(bounds), strict=True):
@@ -115,10 +111,7 @@ class CsvRecords:
 
 
 def read_records(file: EncodedFile, dialect: Dialect, size: int | None = None) -> Iterator[CsvRecords]:
-    """Yields all records from a record's start on, about `size` (8 MiB) at a time, or one longer record.
-
-    Raises: SourceError: records end with CR, then with LF.
-    """
+    """Yields all records, about `size` bytes (8 MiB) at a time. Raises: SourceError: they end with CR, then LF."""
     rest, size = b"", size or PIECE_BYTES
     head = file.before or file.peek(max(size, TAIL_BYTES))
     dialect = replace(dialect, returns=b"\r" in head and b"\n" not in head)
@@ -165,7 +158,8 @@ def find_records(data: bytes, dialect: Dialect, *, is_last: bool) -> CsvRecords:
         line_count = len(breaks) + int(not len(breaks) or breaks[-1] < len(data) - 1)
     starts = np.append(0, ends)[: len(ends)]
     end = int(ends[-1]) if len(ends) else 0
-    faults = {int(np.searchsorted(starts, quote, "right")) - 1: TEXT_BEHIND_QUOTE for quote in broken if quote < end}
+    wrong = "the record is not CSV: text after a closing quote"
+    faults = {int(np.searchsorted(starts, quote, "right")) - 1: wrong for quote in broken if quote < end}
     if is_last and len(bounds) % 2:
         faults[len(starts) - 1] = OPEN_QUOTE
     return CsvRecords(data, starts, stops, lines[: len(starts)], line_count, end, faults)
@@ -183,10 +177,7 @@ def _line_breaks(data: bytes, buffer: npt.NDArray[np.uint8], is_last: bool) -> R
 
 
 def _quoted_cells(buffer: npt.NDArray[np.uint8], breaks: Rows, dialect: Dialect) -> tuple[Rows, list[int]]:
-    """Finds opening and closing quotes in turns, and the closing ones before text.
-
-    In most files odd quotes begin a cell or follow a quote, and even ones end one or precede a quote: all count.
-    """
+    """Finds quotes, opening and closing in turns, and closing ones before text; one look is enough for most files."""
     if dialect.quote is None:
         return np.empty(0, np.int64), []
     quotes = np.flatnonzero(buffer == ord(dialect.quote))
@@ -272,8 +263,7 @@ class RecordRange(FileRange):
         encodings without visible lines, stay whole. Raises: SourceError: the encoding is wrong.
         """
         path = f"{root}/{file.path}"
-        can_cut = encoded.can_start_anywhere(path, self.encoding)
-        parts = -(-file.bytes // chunk_bytes) if can_cut else 1
+        parts = -(-file.bytes // chunk_bytes) if encoded.can_start_anywhere(path, self.encoding) else 1
         starts, wanted = [self], np.array([file.bytes * part // parts for part in range(1, parts)], np.int64)
         seen = -self.head
         for records, first, line in all_records(files, path, self.encoding, self.dialect):

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from recordmill.pipeline.dataset.placement import content_digest, join_key
+from recordmill.pipeline.sources import source_reader
 from recordmill.pipeline.sources.batches import even_parts, pack
 from recordmill.pipeline.sources.faults import Fault, Faults, Ints, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
@@ -33,7 +34,6 @@ from recordmill.pipeline.sources.typing.checks import key_part
 from recordmill.transforms.base.bounds import OBJECTS
 from recordmill.transforms.base.columns import Column, Columns, ColumnType
 
-ROW_BYTES = 2 << 10  # 2 KiB: the cost of an image's row, as in a folder of images
 ID, IS_FILLED = "@id", "@filled"
 Place = tuple[str, int | None]  # a row's file, relative to the source's root, and its line or number from 1
 
@@ -149,8 +149,7 @@ class Groups:
         for number in np.flatnonzero(np.diff(filled) > OBJECTS.most).tolist():
             self._faults[number] = Fault(OBJECTS.reason, OBJECTS.beyond(int(filled[number + 1] - filled[number])))
         for name, column in self._columns.items():
-            pieces = [part.pop(name) for part in self._parts]
-            values = pa.chunked_array(pieces).unify_dictionaries().combine_chunks()
+            values = pa.chunked_array([part.pop(name) for part in self._parts]).unify_dictionaries().combine_chunks()
             columns[name] = _lists(values, lists, filled) if column.many else self._single(name, values, order, every)
         keys = [key if isinstance(key, str) else None for key in self._ids]
         return Joined(keys, self._places, columns, self._faults)
@@ -186,8 +185,7 @@ def _filled(values: pa.Array) -> Any:
 
 def _empty(values: pa.Array) -> Any:
     """Marks what is missing, or an empty text."""
-    is_text = pt.is_string(values.type)
-    return np.asarray(pc.equal(values, "").fill_null(True)) if is_text else ~_filled(values)
+    return np.asarray(pc.equal(values, "").fill_null(True)) if pt.is_string(values.type) else ~_filled(values)
 
 
 def _lists(values: pa.Array, rows: Ints, bounds: Ints) -> tuple[pa.Array, Ints]:
@@ -226,9 +224,6 @@ class GroupedReader(SourceReader[RowsOptions]):
     def image_root(self, files: Files) -> str:
         return self.inner.image_root(files)
 
-    def input_path(self, files: Files) -> Callable[[str], str]:
-        return self.inner.input_path(files)
-
     def list_inputs(self, files: Files, columns: Columns) -> Sequence[FileInfo]:
         return self.inner.list_inputs(files, columns)
 
@@ -243,14 +238,14 @@ class GroupedReader(SourceReader[RowsOptions]):
             add_chunks(groups, self.inner, plan.chunks, files)
         joined = groups.join()
         count = len(joined.keys)
-        parts = even_parts(np.full(count, ROW_BYTES + plan.bytes // max(count, 1)), chunk_bytes) if count else []
+        cost = source_reader.ROW_BYTES + plan.bytes // max(count, 1)
+        parts = even_parts(np.full(count, cost), chunk_bytes) if count else []
         packed = (joined.packed(part.start, part.stop) for part in parts)
         chunks = [Chunk(0, 0, "", len(each), each) for each in packed]
         made = f"rows of the tables, joined by `{', '.join(self.source.group)}`: {groups.rows:,}, to {count:,} rows"
         bare = [f"rows with a class, but without numbers such as boxes, left out: {groups.bare:,}"] * (groups.bare > 0)
-        return replace(
-            plan, chunks=chunks, rows=count, notes=[*plan.notes, made, *bare], is_exact=True, referred_bytes=0
-        )
+        notes = [*plan.notes, made, *bare]
+        return replace(plan, chunks=chunks, rows=count, notes=notes, is_exact=True, referred_bytes=0)
 
     def parse(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[TypedRows]:
         """Reads a chunk's rows; the default key is the group's value."""
@@ -261,5 +256,4 @@ class GroupedReader(SourceReader[RowsOptions]):
 
     def locate(self, chunk: Chunk, position: int) -> Place:
         """Returns the first row of a group in the tables."""
-        place: Place = unpacked(chunk.work)[2][position]
-        return place
+        return cast(Place, unpacked(chunk.work)[2][position])

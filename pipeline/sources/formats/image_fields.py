@@ -142,10 +142,7 @@ def _image(field: str, *, optional: bool) -> Column:
 
 
 def with_paths(block: Block, first: int, columns: Columns, fields: ImageFields, key: Key) -> TypedRows:
-    """Converts a metadata block, with the columns of `fields.asked`, to rows of the asked columns.
-
-    `first` is the first position that the block covers.
-    """
+    """Converts a metadata block with the columns of `fields.asked`, from position `first` on, to the asked columns."""
     paths = {field: paths_of(block.table[field]) for field in fields.fields if field in block.table.column_names}
     named = list(zip(*(paths[field] for field in fields.mains), strict=True))
     faults = Faults()

@@ -15,28 +15,25 @@ in Unicode's composed form (NFC). Hidden files and folders are ignored.
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 
-from recordmill.pipeline.sources import source_reader
-from recordmill.pipeline.sources.batches import BLOCK_BYTES, cut, even_parts, pack
+from recordmill.pipeline.sources import formats, source_reader
+from recordmill.pipeline.sources.batches import BLOCK_BYTES, by_key, cut, even_parts, pack
 from recordmill.pipeline.sources.faults import Fault, Faults, SourceError
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.formats import image_fields
 from recordmill.pipeline.sources.formats.annotated_rows import ImageList, files_at
-from recordmill.pipeline.sources.formats.csv import CsvReader
 from recordmill.pipeline.sources.formats.image_fields import FILE_NAME, IMAGE, LABEL, OF_PATH, SPLIT, Beside
-from recordmill.pipeline.sources.formats.json import JsonLinesReader
-from recordmill.pipeline.sources.formats.parquet import ParquetReader
 from recordmill.pipeline.sources.formats.text import read_texts
 from recordmill.pipeline.sources.globs import escape, without_slash
-from recordmill.pipeline.sources.options import Csv, ImageFolder, JsonLines, Parquet, Tsv
+from recordmill.pipeline.sources.options import Csv, ImageFolder, JsonLines, Parquet, TableOptions, Tsv
 from recordmill.pipeline.sources.paths import check_names, image_test, is_image, join, note, path_key, planning
 from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, SourceReader, TableReader, TypedRows, WholeFiles
 from recordmill.pipeline.sources.typing.arrays import arrow_type, in_groups, python_field, python_names
@@ -48,7 +45,6 @@ from recordmill.transforms.images.image_header import SUFFIXES
 TEXT, TEXT_ENDING, OBJECT_ENDING = "text", ".txt", ".json"
 CAPTION_ENDINGS = (TEXT_ENDING, OBJECT_ENDING)
 PEEKED_FILES, BESIDE = 100, "the {} beside the image"
-ROW_BYTES = 2 << 10  # 2 KiB: the cost of an image's row; 8 MiB are 4,096 images
 
 
 @dataclass(frozen=True)
@@ -101,9 +97,7 @@ def _typed(name: str, column: Column, values: list[Any], root: str, paths: Seque
     """Makes a column from JSON values; image paths are relative to the JSON file's folder."""
     if column.type is not ColumnType.IMAGE:
         return typed_objects(name, column, values, (root, ""), faults)
-    folders = dict[str, list[int]]()
-    for row, path in enumerate(paths):
-        folders.setdefault(posixpath.dirname(path), []).append(row)
+    folders = by_key(range(len(paths)), lambda row: posixpath.dirname(paths[row]))
     groups = [
         (rows, partial(typed_objects, name, column, [values[row] for row in rows], (root, folder)))
         for folder, rows in folders.items()
@@ -111,12 +105,7 @@ def _typed(name: str, column: Column, values: list[Any], root: str, paths: Seque
     return in_groups(len(values), arrow_type(column), groups, faults)
 
 
-FORMATS: Mapping[str, Callable[[str], TableReader[Any]]] = {
-    "csv": lambda path: CsvReader(Csv(format="csv", path=path)),
-    "tsv": lambda path: CsvReader(Tsv(format="tsv", path=path)),
-    "jsonl": lambda path: JsonLinesReader(JsonLines(format="jsonl", path=path)),
-    "parquet": lambda path: ParquetReader(Parquet(format="parquet", path=path)),
-}
+FORMATS: Mapping[str, type[TableOptions]] = {"csv": Csv, "tsv": Tsv, "jsonl": JsonLines, "parquet": Parquet}
 NAMES = tuple(f"metadata.{name}" for name in FORMATS)
 ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst", ".7z", ".rar")
 
@@ -163,7 +152,7 @@ class ImageFolderReader(SourceReader[ImageFolder]):
         inputs = FileList(file for file in found if file.path in read or is_row(file.path)) if read else images
         if source.beside or source.image_list:
             inputs = FileList([*images, *(file for file in others if file.path in read), *asked.files(), *lists])
-        chunks, sizes = list[Chunk](), np.full(len(images), ROW_BYTES, np.int64)
+        chunks, sizes = list[Chunk](), np.full(len(images), source_reader.ROW_BYTES, np.int64)
         for files_beside in used.columns.values():
             sizes += [file.bytes if file else 0 for file in files_beside]
         parts = even_parts(sizes, chunk_bytes)
@@ -180,10 +169,7 @@ class ImageFolderReader(SourceReader[ImageFolder]):
     def _plan_metadata(
         self, found: Sequence[FileInfo], metadata: list[FileInfo], files: Files, columns: Columns, chunk_bytes: int
     ) -> Plan:
-        """Plans the metadata files' rows, reading all image paths: `rows` is exact.
-
-        Raises: SourceError: a file is unreadable, names no image or has no row, or an asked column is missing.
-        """
+        """Plans the metadata files' rows, reading all image paths: `rows` is exact. Raises: SourceError."""
         root = self.root(files)
         names = {file.path: _cut(file, root, files, {}, (), file.bytes).names for file in metadata}
         every = list(dict.fromkeys(chain.from_iterable(names.values())))
@@ -298,7 +284,8 @@ def metadata_files(found: Sequence[FileInfo], root: str) -> list[FileInfo]:
 def _table(root: str, path: str) -> TableReader[Any]:
     """Returns a metadata file's reader; its glob's root is the folder of images."""
     name = posixpath.basename(path)
-    return FORMATS[posixpath.splitext(name)[1][1:]](f"{escape(root)}/**/{name}")
+    form = posixpath.splitext(name)[1][1:]
+    return cast(TableReader[Any], formats.reader_of(FORMATS[form](format=form, path=f"{escape(root)}/**/{name}")))
 
 
 def _cut(file: FileInfo, root: str, files: Files, asked: Columns, names: Sequence[str], chunk_bytes: int) -> Plan:

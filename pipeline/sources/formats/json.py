@@ -28,7 +28,7 @@ import pyarrow.types as pt
 from recordmill.pipeline.dataset.placement import content_digest
 from recordmill.pipeline.errors import did_you_mean, listed
 from recordmill.pipeline.sources import encoded
-from recordmill.pipeline.sources.batches import batches
+from recordmill.pipeline.sources.batches import batches, by_key
 from recordmill.pipeline.sources.encoded import Lines, codec, is_utf8, naming_damage, open_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults, NoRowError, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
@@ -45,13 +45,10 @@ from recordmill.transforms.base.columns import Column, Columns, ColumnType
 
 PEEKED_LINES = 1_000
 PEEKED_BYTES = 1 << 20  # 1 MiB
-SAMPLE_BYTES = 64 << 10  # 64 KiB, to estimate the number of rows
-COMPRESSED_SAMPLE_BYTES = 4 << 20  # 4 MiB, decompressed: several bzip2 blocks of 900 KB
 LEAVES = {str: pa.string(), int: pa.int64(), bool: pa.bool_(), float: pa.float64()}
 UNKNOWN = 1, pa.string()  # the list depth and type of values that are all null or empty lists
 LIST = re.compile(rb'"([A-Za-z_]\w*+)"\s*+:\s*+\[\s*+\{')  # the key of a list of objects
 AS_JSON = ": `format: json, rows: '{}'` reads it"
-COUNTED_BYTES = 1 << 20  # read at once to count lines
 LATIN = "latin-1"  # a character a byte: positions are bytes, and invalid UTF-8 stays
 BATCH_ROWS = 16_384
 JsonOf = TypeVar("JsonOf", bound=EncodedOptions)
@@ -122,9 +119,7 @@ class JsonLinesReader(ObjectsReader[JsonLines]):
         if has_images(columns):  # the count selects the images to measure: it must not depend on the order of files
             count = sum(counted_rows(files, join(root, file.path), self.source.encoding) for file in inputs)
             return Plan(chunks, count, names=names)
-        alike: dict[str | None, list[FileInfo]] = {}
-        for file in inputs:
-            alike.setdefault(codec(file.path), []).append(file)
+        alike = by_key(inputs, lambda file: codec(file.path))
         sizes = [(join(root, some[0].path), sum(file.bytes for file in some)) for some in alike.values()]
         return Plan(chunks, sum(estimated_rows(files, path, size) for path, size in sizes), names=names)
 
@@ -194,9 +189,9 @@ def estimated_rows(files: Files, path: str, total_bytes: int) -> int:
     with files.open(path) as file, naming_damage(path):
         if name := codec(path):
             plain = pa.CompressedInputStream(pa.PythonFile(file, "r"), name)
-            sample, whole = plain.read(COMPRESSED_SAMPLE_BYTES), file.tell()
+            sample, whole = plain.read(4 << 20), file.tell()  # several bzip2 blocks of 900 KB
         else:
-            sample = file.read(SAMPLE_BYTES)
+            sample = file.read(64 << 10)
             whole = sample.rfind(b"\n") + 1 or len(sample)  # a line, or its beginning
     return max(1, round(total_bytes * max(1, sample.count(b"\n")) / max(1, whole)))
 
@@ -205,7 +200,7 @@ def counted_rows(files: Files, path: str, encoding: str) -> int:
     """Counts a file's lines, including blank ones; about 1 s a GB, decompressed."""
     rows, last = 0, b"\n"
     with naming_damage(path), open_utf8(files, path, encoding) as file:
-        while block := file.read(COUNTED_BYTES):
+        while block := file.read(READ_BYTES):
             rows += block.count(b"\n")
             last = block[-1:]
     return rows + (last != b"\n")

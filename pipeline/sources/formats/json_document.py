@@ -9,7 +9,7 @@ import codecs
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from recordmill.pipeline.errors import did_you_mean
@@ -33,10 +33,7 @@ class JsonDamageError(ValueError):
 
 
 class Window:
-    """The text of a document from the reading position on.
-
-    As Latin-1, `at` counts bytes, and any bytes are text.
-    """
+    """A document's text from the reading position on; as Latin-1, `at` counts bytes, and any bytes are text."""
 
     def __init__(self, file: Readable | None, encoding: str = "utf-8-sig", text: str = "") -> None:
         """Takes a file, or the whole text."""
@@ -151,10 +148,7 @@ class Window:
             is_blank = self._at == len(self._text) and self._more()
 
     def _more(self) -> bool:
-        """Reads about as much as the window holds; False at the end, and after an item that is too long.
-
-        Raises: JsonDamageError: an item has too many signs.
-        """
+        """Reads about what the window holds; False at the end, and after a too long item. Raises: JsonDamageError."""
         rest = len(self._text) - self._at
         if self._ended or self._file is None or rest > MOST_CHARACTERS:
             return False
@@ -200,10 +194,9 @@ def _skimmed(text: str, start: int) -> tuple[Any, int]:
 
 def _end(text: str, start: int) -> int | None:
     """Returns the end of a value; None if it is damaged, cut off or nested too deeply."""
-    try:
+    with suppress(json.JSONDecodeError, RecursionError):
         return _skimmed(text, start)[1]
-    except (json.JSONDecodeError, RecursionError):
-        return None
+    return None
 
 
 @contextmanager
@@ -224,10 +217,7 @@ def naming_place(window: Window, unit: str = "character") -> Iterator[None]:
 
 
 def json_items(file: Readable) -> Iterator[tuple[str, Any]]:
-    """Yields the items of each list in a JSON object, with the list's key; skips other values.
-
-    Raises: JsonDamageError: not a JSON object in UTF-8, too deeply nested, or an item over 64 Mi characters.
-    """
+    """Yields the items of each list in a JSON object, with the list's key; skips others. Raises: JsonDamageError."""
     window = Window(file)
     with naming_place(window):
         window.take("{", "no object")
@@ -272,10 +262,7 @@ def elements(
 
 
 def rows_of(text: str, steps: Sequence[str], kept: Kept, outer: Mapping[str, str]) -> Iterator[str]:
-    """Yields the texts of the rows in an element, with kept values added as members; none where a key is missing.
-
-    Raises: JsonDamageError: a list or an object is another value; json.JSONDecodeError.
-    """
+    """Yields the texts of an element's rows, with kept values added. Raises: JsonDamageError, json.JSONDecodeError."""
     if steps:
         inner, here = steps.index("[]") + 1, dict(outer)
         found = [*elements(Window(None, text=text), steps[:inner], kept, here, is_whole=False)]

@@ -49,10 +49,9 @@ Steps = tuple[tuple[str, int], ...]  # nested keys, each with the number of list
 
 @dataclass(frozen=True)
 class Field:
-    """The usual place of a column's values in an object.
+    """The usual place of a column's values in an object: a key, or, with dots, a key inside another.
 
-    A column is a key, or, with dots, a key inside another (`meta.author.name`); a key with the dots themselves takes
-    precedence. Objects may lie in lists: `objects.id` of `{"objects": [{"id": 1}, {"id": 2}]}` is 1, 2.
+    A key with the dots themselves takes precedence. `objects.id` of `{"objects": [{"id": 1}, {"id": 2}]}` is 1, 2.
     """
 
     steps: Steps
@@ -190,12 +189,9 @@ def peek(lines: Iterable[bytes], pairs: Callable[[Any], Any] | None = None) -> l
     rows = []
     for line in lines:
         with suppress(ValueError, RecursionError):
-            if (
-                signs_of(line) <= JSON_SIGNS.most
-                and depth(line) <= MAX_DEPTH
-                and isinstance(row := load_json(line, pairs), dict)
-            ):
-                rows.append(row)
+            is_bounded = signs_of(line) <= JSON_SIGNS.most and depth(line) <= MAX_DEPTH
+            row = load_json(line, pairs) if is_bounded else None
+            rows += [row] if isinstance(row, dict) else []
     return rows
 
 

@@ -53,7 +53,6 @@ class ParquetReader(TableReader[Parquet]):
         return Plan(chunks, sum(sum(rows) for _, rows, _ in footers), names=list(names), is_exact=True)
 
     def parse(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[TypedRows]:
-        """Reads row groups."""
         base = self.image_base(files, chunk)
         if key is None:  # the key needs images' bytes
             columns = {name: replace(column, presence=False) for name, column in columns.items()}
@@ -76,10 +75,7 @@ def _reading(what: str) -> Iterator[None]:
 
 
 def _footer(files: Files, path: str, columns: Columns) -> tuple[pa.Schema, list[int], list[int]]:
-    """Reads a file's columns, and each row group's rows and uncompressed bytes of the asked columns.
-
-    Raises: SourceError: a column is missing, comes twice, or has a type that cannot fit.
-    """
+    """Reads a file's columns, and each row group's rows and bytes of asked columns. Raises: SourceError: misfits."""
     with files.open(path) as opened, _reading(f"cannot read {path} as Parquet"), pq.ParquetFile(opened) as file:
         schema, groups = file.schema_arrow, [file.metadata.row_group(group) for group in range(file.num_row_groups)]
         check_names(path, required(columns), list(_names(schema)))
@@ -193,10 +189,7 @@ def _is_there(file: pq.ParquetFile, groups: Sequence[int], name: str, column: Co
 
 
 def _leaves(schema: pa.Schema, columns: Iterable[str]) -> list[int]:
-    """Returns the numbers, in schema order, of the stored columns (leaves of lists and structs) of asked columns.
-
-    Finds them as values are found, in a schema of the same shape with fixed-size bytes of the length 1, 2, ….
-    """
+    """Returns the numbers of asked columns' leaves, found in such a schema of bytes of the lengths 1, 2, …."""
     numbers = count(1)
     numbered = pa.schema([pa.field(field.name, _numbered(field.type, numbers)) for field in schema]).empty_table()
     arrays = [lookup(numbered, name) for name in columns]

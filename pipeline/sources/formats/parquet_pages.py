@@ -3,9 +3,6 @@
 Arrow decompresses a whole page, and copies a dictionary's value into each of its rows: some kilobytes may become many
 gigabytes. A footer may lie about that, and pyarrow cannot read page headers, `PageHeader` in parquet.thrift, in
 Thrift's compact protocol: this module does, before Arrow decodes any page.
-
->>> rows_at_once([expected])  # texts of 1 MiB, in a dictionary  # doctest: +SKIP
-64
 """
 
 import io
@@ -87,10 +84,7 @@ def stated(file: pq.ParquetFile, group: int, leaf: int) -> Expected:
 
 
 def expected(opened: BinaryIO, file: pq.ParquetFile, group: int, leaf: int) -> Expected:
-    """Reads a column chunk's page headers from `opened`, a second file object for the file.
-
-    Raises: OSError: a page, or a row group's list values, expand beyond the bounds, or a header is damaged.
-    """
+    """Reads a column chunk's page headers from `opened`, a second file. Raises: OSError: beyond a bound, or damaged."""
     metadata = file.metadata.row_group(group)
     chunk, column = metadata.column(leaf), file.metadata.schema.column(leaf)
     start = min(filter(None, (chunk.dictionary_page_offset, chunk.data_page_offset)), default=0)

@@ -6,10 +6,6 @@ take.
 A sample is consecutive members with the same name up to its first dot, by WebDataset's own rule: `train/0001.seg.png`
 has the key `train/0001` and the extension `seg.png`, in small letters. Members without such a name, such as `README` or
 `.DS_Store`, and irregular files, such as links, belong to no sample.
-
->>> with open("shard.tar", "rb") as file:                  # doctest: +SKIP
-...     print([(member.name, member.offset_data, member.size) for member in Tar(file, 10_240)])
-[('cat/1.jpg', 512, 4711)]
 """
 
 import re
@@ -172,10 +168,7 @@ def split_name(name: str) -> tuple[str, str] | None:
 
 
 def samples(tar: Tar, read: Collection[str], left_out: Callable[[str], None]) -> Iterator[TarSample]:
-    """Yields the samples of a tar file at a header, with the bytes of members with an extension in `read`.
-
-    Calls `left_out` with the names of members, except folders, outside of samples. Raises: DamagedTarError.
-    """
+    """Yields samples, with the bytes of extensions in `read`; `left_out` takes other names. Raises: DamagedTarError."""
     sample: TarSample | None = None
     for member in tar:
         named = split_name(member.name) if member.isreg() and not member.issparse() else None

@@ -72,10 +72,7 @@ def _lines(file: encoded.EncodedFile) -> Iterator[bytes | None]:
 def cut_joined(
     files: Files, root: str, inputs: Sequence[FileInfo], encoding: str, chunk_bytes: int
 ) -> tuple[list[Chunk], int]:
-    """Cuts files into chunks of about `chunk_bytes` in all, and counts the rows, with blank ones.
-
-    Compressed files, and encodings without visible lines, stay whole. Raises: SourceError: unequal numbers of lines.
-    """
+    """Cuts joined files in step into chunks, and counts rows and blank ones. Raises: SourceError: unequal lines."""
     looked = at_once(lambda file: places_of_lines(files, join(root, file.path), encoding), inputs)
     counts = [lines for _, lines in looked]
     if len(set(counts)) > 1:
@@ -144,7 +141,6 @@ class TextReader(TableReader[TextFiles]):
     of_path: ClassVar[tuple[str, ...]] = (FILE_NAME, LABEL)
 
     def root(self, files: Files) -> str:
-        """Returns the folder, also of joined files."""
         return (without_slash(self.source.path) or "/") if self.source.joined else super().root(files)
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
@@ -210,11 +206,9 @@ class TextReader(TableReader[TextFiles]):
         else:
             batches = texts_of_lines(chunk, join(root, chunk.file), files)
         for texts in batches:
-            faults = Faults()
-            typed = {
-                name: typed_values(name, column, texts.column(name), base, faults, as_cells=True)
-                for name, column in columns.items()
-            }
+            faults, typed = Faults(), dict[str, pa.Array]()
+            for name, column in columns.items():
+                typed[name] = typed_values(name, column, texts.column(name), base, faults, as_cells=True)
             yield TypedRows(typed, texts.covered, faults, texts.positions, texts.keys(), texts.broken)
 
 

@@ -20,22 +20,14 @@ import pyarrow as pa
 from recordmill.pipeline.dataset.examples import SEVERAL, Example, parse_example
 from recordmill.pipeline.dataset.placement import content_digest
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, compression_of, masked_crc, record_length
+from recordmill.pipeline.sources import source_reader
 from recordmill.pipeline.sources.batches import batches
 from recordmill.pipeline.sources.encoded import DamagedDataError, Inflated
 from recordmill.pipeline.sources.faults import Fault, Faults, SourceError, add_faults
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.images import to_piece
 from recordmill.pipeline.sources.options import TFRecord
-from recordmill.pipeline.sources.source_reader import (
-    ArchiveReader,
-    Chunk,
-    FileRange,
-    Key,
-    Plan,
-    TypedRows,
-    at_once,
-    has_images,
-)
+from recordmill.pipeline.sources.source_reader import ArchiveReader, Chunk, FileRange, Key, Plan, TypedRows, has_images
 from recordmill.pipeline.sources.typing.arrays import arrow_type, as_lists, in_groups
 from recordmill.pipeline.sources.typing.values import typed_values
 from recordmill.transforms.base.columns import Column, Columns
@@ -46,7 +38,6 @@ BYTES, PIECES = "bytes_list", "pieces"
 ARROW = {BYTES: pa.binary(), PIECES: pa.binary(), "float_list": pa.float32(), "int64_list": pa.int64()}
 """Arrow types by kind of values; `PIECES` are ready references to images."""
 HEAD = 64  # bytes of an image, enough to find it
-BLOCK_RECORDS = 8192
 HEAD_RECORDS, HEAD_BYTES = 1_000, 1 << 20  # read by the plan
 NO_EXAMPLE = Fault("malformed_row", "the record is not a tf.train.Example, or has no features")
 ValuesOfKind = tuple[list[int], list[int], list[Any]]  # their rows, the number of each row's, and all values
@@ -58,10 +49,7 @@ class _LostError(Exception):
 
 
 def frames(file: BinaryIO, start: int, end: int | None) -> Iterator[tuple[int, bytes | Fault]]:
-    """Yields the byte offset and the data, or fault, of the records that start in `[start, end)`, by default all.
-
-    The file is at `start`, a record's start, as `end` is, unless the file ends there.
-    """
+    """Yields the byte offset and the data, or fault, of records in `[start, end)`; the file is at the first one."""
     offset = start
     while end is None or offset < end:
         name = f"the record at byte {offset}"
@@ -123,7 +111,8 @@ class TFRecordReader(ArchiveReader[TFRecord]):
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Cuts local files at records and counts rows; estimates other files by their first records."""
-        cuts = at_once(partial(self._cut_file, files, root, self.chunk_bytes(columns, chunk_bytes)), inputs)
+        cut_file = partial(self._cut_file, files, root, self.chunk_bytes(columns, chunk_bytes))
+        cuts = source_reader.at_once(cut_file, inputs)
         chunks = [chunk for file, _ in cuts for chunk in file]
         names = self._names(files, f"{root}/{inputs[0].path}")
         rows, referred = sum(rows for _, rows in cuts), self.referred_bytes(columns, chunks)
@@ -169,7 +158,7 @@ class TFRecordReader(ArchiveReader[TFRecord]):
             if part.start:
                 opened.seek(part.start)
             records = frames(Inflated(opened) if part.size is None else opened, part.start, part.end)
-            for batch in batches(records, lambda at: len(at[1]) if isinstance(at[1], bytes) else 0, BLOCK_RECORDS):
+            for batch in batches(records, lambda at: len(at[1]) if isinstance(at[1], bytes) else 0, 8192):
                 yield _typed_rows(batch, first, file, columns, key is None, said)
                 first += len(batch)
 

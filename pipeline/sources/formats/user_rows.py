@@ -23,7 +23,7 @@ from recordmill.pipeline.sources.faults import Fault, Faults, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.options import UserRows
-from recordmill.pipeline.sources.paths import check_names, join, planning
+from recordmill.pipeline.sources.paths import check_names, planning
 from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, SourceReader, TypedRows
 from recordmill.pipeline.sources.typing.arrays import python_field, python_names
 from recordmill.pipeline.sources.typing.python_values import typed_objects
@@ -66,16 +66,13 @@ class UserRowsReader(SourceReader[UserRows]):
         return Plan(chunks, count, weight * count // len(first), inputs, notes)
 
     def parse(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[TypedRows]:
-        """Reads a part's rows."""
         base = (self.image_root(files), "")
         for batch in batches((_values(row, columns) for row in self._each(chunk)), _bytes, BLOCK_ROWS):
             rows = {position: row for position, row in enumerate(batch) if isinstance(row, list)}
             broken = {position: fault for position, fault in enumerate(batch) if isinstance(fault, Fault)}
-            faults = Faults()
-            typed = {
-                name: typed_objects(name, column, [row[number] for row in rows.values()], base, faults)
-                for number, (name, column) in enumerate(columns.items())
-            }
+            faults, typed = Faults(), dict[str, Any]()
+            for number, (name, column) in enumerate(columns.items()):
+                typed[name] = typed_objects(name, column, [row[number] for row in rows.values()], base, faults)
             yield TypedRows(typed, len(batch), faults, np.array(list(rows), np.int64), None, broken)
 
     def _each(self, chunk: Chunk) -> Iterator[Any]:
@@ -86,11 +83,6 @@ class UserRowsReader(SourceReader[UserRows]):
         each, end = _called(lambda: iter(rows), name, self.source.options), object()
         while (row := _called(lambda: next(each, end), name, self.source.options)) is not end:
             yield row
-
-    def input_path(self, files: Files) -> Callable[[str], str]:
-        """Returns a function that makes full paths: `inputs` may lie outside the root."""
-        root = self.root(files)
-        return lambda path: path if path.startswith("/") or "://" in path else join(root, path)
 
     def list_inputs(self, files: Files, columns: Columns) -> list[FileInfo]:
         """Lists the files of `inputs`. Raises: SourceError: a pattern matches none."""

@@ -31,9 +31,7 @@ from recordmill.pipeline.sources.typing.values import typed_values
 from recordmill.transforms.base.columns import Column, Columns, ColumnType, ImageBase
 
 KEY = "__key__"
-BLOCK_SAMPLES = 4096
 HEAD_SAMPLES = 100  # read by the plan
-GZIP = (".gz", ".tgz")
 
 
 @dataclass
@@ -79,10 +77,8 @@ class WebDatasetReader(ArchiveReader[WebDataset]):
         rows, referred = sum(look.rows for look in looks), self.referred_bytes(columns, chunks)
         left_out = [name for look in looks for name in look.left_out]
         no_end = [file.path for file, look in zip(inputs, looks, strict=True) if look.no_end]
-        notes = [
-            *note("members outside of samples, left out", left_out),
-            *note("perhaps cut off: the tar file's end mark is missing", no_end),
-        ]
+        notes = note("members outside of samples, left out", left_out)
+        notes += note("perhaps cut off: the tar file's end mark is missing", no_end)
         return Plan(chunks, rows, names=names, notes=notes, referred_bytes=referred)
 
     def parse(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[TypedRows]:
@@ -97,7 +93,7 @@ class WebDatasetReader(ArchiveReader[WebDataset]):
             if file is None or inner is not None or column.type is not ColumnType.IMAGE
         )
         read = _read(files, path, chunk.work, wanted)
-        for batch in batches(read, _bytes, BLOCK_SAMPLES):
+        for batch in batches(read, _bytes, 4096):
             good, broken, broken_keys, faults = dict[int, TarSample](), Faults(), dict[int, str | None](), Faults()
             for position, sample in enumerate(batch):
                 if isinstance(sample, str):
@@ -111,12 +107,11 @@ class WebDatasetReader(ArchiveReader[WebDataset]):
                     good[position] = sample
             typed = {name: column.typed(list(good.values()), faults) for name, column in made.items()}
             keys = (path_key(sample.key) for sample in good.values())
-            positions = np.array(list(good), np.int64)
-            yield TypedRows(typed, len(batch), faults, positions, keys, broken, broken_keys)
+            yield TypedRows(typed, len(batch), faults, np.array(list(good), np.int64), keys, broken, broken_keys)
 
 
 def _size(file: FileInfo) -> int | None:
-    return None if file.path.lower().endswith(GZIP) else file.bytes
+    return None if file.path.lower().endswith((".gz", ".tgz")) else file.bytes
 
 
 def _look(files: Files, root: str, chunk_bytes: int, file: FileInfo) -> FileLook:
@@ -227,10 +222,10 @@ class SampleColumn:
 
     def _of_members(self, members: list[Member], faults: Faults) -> pa.Array:
         if self._column.type is ColumnType.IMAGE:
-            made = [
-                inline(each.data or b"") if self._file is None else to_piece(self._file, each.offset, each.size)
-                for each in members
-            ]
+            if self._file is None:
+                made = [inline(each.data or b"") for each in members]
+            else:
+                made = [to_piece(self._file, each.offset, each.size) for each in members]
             references = pa.array(made, pa.binary(), mask=np.array([not each.size for each in members], bool))
             return lists_of_one(references) if self._column.many else references
         data = [member.data or b"" for member in members]

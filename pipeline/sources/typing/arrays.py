@@ -84,10 +84,7 @@ def lists_of_one(values: pa.Array) -> pa.Array:
 
 
 def interleaved(lists: Sequence[pa.Array]) -> pa.Array:
-    """Joins lists of numbers value by value: `[1, 2]` and `[8, 9]` to `[1, 8, 2, 9]`, shape [rows].
-
-    Null where the first is null; empty where lengths differ.
-    """
+    """Joins lists value by value, `[1, 2]` and `[8, 9]` to `[1, 8, 2, 9]`; null as the first, empty if unequal."""
     counts = np.stack([lengths(each) for each in lists])
     is_even = (counts == counts[0]).all(0)
     flat = [pc.list_flatten(each.filter(pa.array(is_even))).to_numpy(zero_copy_only=False) for each in lists]

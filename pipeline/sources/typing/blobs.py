@@ -6,6 +6,7 @@ list may stand for an object's fields; kinds refuse it otherwise.
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
@@ -24,8 +25,6 @@ from recordmill.transforms.base.columns import Column, ColumnType
 
 OBJECTS = "a list of objects, or its JSON"
 NULL = "the array holds a null"
-PYTHON_NAMES = {bool: "a boolean", int: "an integer", float: "a float", str: "a string", dict: "an object"}
-"""Names of types in messages, like those of Arrow's types."""
 
 
 def python_blobs(name: str, column: Column, values: Sequence[object], faults: Faults) -> pa.Array:
@@ -58,7 +57,7 @@ def _as_asked(column: Column, made: pa.Array) -> pa.Array:
 def _objects(value: Any) -> bytes | None:
     """Returns canonical JSON. Raises: ArrayError: no list of objects."""
     given = value
-    try:
+    with suppress(AttributeError, TypeError, ValueError, RecursionError):  # no JSON
         if isinstance(value, bytes | bytearray | memoryview):
             value = bytes(value).decode("utf-8", "surrogateescape")
         if isinstance(value, str):
@@ -69,8 +68,6 @@ def _objects(value: Any) -> bytes | None:
         if isinstance(objects, list | tuple) and all(isinstance(each, Mapping | list | tuple) for each in objects):
             text = json.dumps(objects, default=_plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
             return encoded(text)
-    except (AttributeError, TypeError, ValueError, RecursionError):
-        pass  # no JSON
     found = "another list" if isinstance(given, list | tuple) else _type_name(type(given))
     raise ArrayError(f"wanted {OBJECTS}, found {found}")
 
@@ -81,7 +78,8 @@ def _plain(value: Any) -> Any:
 
 
 def _type_name(kind: type) -> str:
-    return PYTHON_NAMES.get(kind, f"a value of the type {kind.__name__}")
+    names = {bool: "a boolean", int: "an integer", float: "a float", str: "a string", dict: "an object"}
+    return names.get(kind, f"a value of the type {kind.__name__}")  # like Arrow's types in messages
 
 
 def _array(layout: ArrayLayout, value: Any) -> bytes | None:
@@ -168,10 +166,8 @@ def _python_objects(name: str, values: pa.Array, faults: Faults) -> list[Any]:
     """Converts Arrow lists, strings or bytes to Python; None for a row that is not UTF-8, with a fault."""
     if pt.is_string(values.type) or pt.is_large_string(values.type) or pt.is_string_view(values.type):
         values = values.cast(pa.binary())
-    try:
+    with suppress(UnicodeDecodeError):
         return [_stated(each, values.type) for each in values.to_pylist(maps_as_pydicts="lossy")]
-    except UnicodeDecodeError:
-        pass
     rows = list[Any]()
     for row in range(len(values)):
         try:
@@ -194,10 +190,7 @@ def _stated(value: Any, kind: pa.DataType) -> Any:
 
 
 def _unnested(layout: ArrayLayout, values: pa.Array) -> tuple[pa.Array, Ints, Mask, Mask]:
-    """Unnests lists, and compares their lengths with the layout's sides; one flat list may hold all values.
-
-    Returns the innermost values, the row of each, and the rows with nulls and those misshapen.
-    """
+    """Unnests lists: innermost values, their rows, and the rows with nulls or other lengths than the layout's."""
     rank, depth, outer = len(layout.shape), 0, lengths(values)
     flat, row_of = values, np.arange(len(values))
     null, odd = np.zeros(len(values), bool), np.zeros(len(values), bool)

@@ -55,8 +55,7 @@ def row_digests(columns: Mapping[str, pa.Array], unknown: Iterable[int]) -> pa.A
 
 def _parts(values: pa.Array) -> pa.Array:
     if pt.is_list(values.type):
-        lists = as_lists(lengths(values), _parts(pc.list_flatten(values)), absent(values))
-        values = pc.binary_join(lists, b"")
+        values = pc.binary_join(as_lists(lengths(values), _parts(pc.list_flatten(values)), absent(values)), b"")
     if pt.is_primitive(values.type):
         valid, numbers = values.buffers()
         values = pa.Array.from_buffers(pa.binary(8), len(values), [valid, numbers], offset=values.offset)
@@ -84,7 +83,8 @@ def check_column(name: str, column: Column, values: pa.Array, faults: Faults) ->
         numbers = pc.list_flatten(values).fill_null(0).to_numpy(zero_copy_only=False)
         is_wrong = (positions_of(0, counts) % 3 == 2) & ~np.isin(numbers, (0, 1, 2))
         wrong = np.bincount(np.repeat(np.arange(len(counts)), counts), is_wrong, len(counts)) > 0
-        add_faults(faults, wrong, Fault("wrong_type", VISIBILITY, name))
+        message = "a visibility, the third number of a key point, is neither 0, 1 nor 2"
+        add_faults(faults, wrong, Fault("wrong_type", message, name))
     return values
 
 
@@ -137,7 +137,6 @@ class ValueCheck:
     is_absence: bool = False  # whether it finds missing values: no fault in an optional column
 
 
-VISIBILITY = "a visibility, the third number of a key point, is neither 0, 1 nor 2"
 IN_LIST = "in the list: "  # begins messages about a list's value
 ABSENT = ValueCheck("missing_value", "the column is absent, null or empty", absent, is_absence=True)
 TOO_LARGE = ValueCheck("too_large", "the text is longer than 64 MiB", _is_too_long)

@@ -46,9 +46,6 @@ from recordmill.transforms.base.columns import INT64, Column, ColumnType, ImageB
 DECIMAL_COMMA = r"^\s*[+-]?\d+,\d+\s*$"
 NO_NUMBER = ("", "?", "NA", "N/A", "n/a", "#N/A", "nan", "NaN", "null", "NULL", "None")
 """Cells that mean a missing number."""
-NO_JSON = "wanted a list, found brackets without valid JSON: write lists by Python's `json.dumps`"
-PARSE_HINT = "; `number` and `numbers` read it with `parse: true`"
-SHAPE_HINT = "; `shape: [height, width]` reads an image's numbers"
 LIST, OBJECT, TEXTS = "a list", "an object", ("a string", "bytes")
 
 
@@ -80,7 +77,8 @@ def typed_values(
         return typed
     if _is_string(values.type) or _is_bytes(values.type) and column.type is not ColumnType.IMAGE:
         (values, refused), as_cells = split(_text(values), column.separator), True
-        add_faults(faults, refused, Fault("wrong_type", NO_JSON, name))
+        no_json = "wanted a list, found brackets without valid JSON: write lists by Python's `json.dumps`"
+        add_faults(faults, refused, Fault("wrong_type", no_json, name))
     flat, counts, holes = _flattened(values)
     inner: Faults = {}
     typed = _single(name, column.type, flat, base, inner, as_cells)
@@ -110,8 +108,11 @@ def _misfit(kind: ColumnType, given: pa.DataType) -> str | None:
 
 def wrong_type(kind: ColumnType, found: str) -> str:
     """Makes the message for a value of the wrong type; `found` names its type."""
-    hint = PARSE_HINT if kind is ColumnType.NUMBER and found in TEXTS else ""
-    hint = SHAPE_HINT if kind is ColumnType.IMAGE and found == LIST else hint
+    hint = ""
+    if kind is ColumnType.NUMBER and found in TEXTS:
+        hint = "; `number` and `numbers` read it with `parse: true`"
+    elif kind is ColumnType.IMAGE and found == LIST:
+        hint = "; `shape: [height, width]` reads an image's numbers"
     return f"wanted {RULES[kind].wanted}, found {found}{hint}"
 
 

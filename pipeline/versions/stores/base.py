@@ -5,20 +5,11 @@ and workers exchange files. Names are relative to the store, with slashes.
 
 `write_if` replaces an object only if its tag is unchanged since it was read. `LATEST`, leases and all else that builds
 share change this way.
-
->>> store.at("versions/20261120T120000Z-4f1c9a2e").read("dataset.json")    # doctest: +SKIP
->>> with store.create("d-train.tfrecord-00000-of-00001") as file:          # doctest: +SKIP
-...     file.write(data)                    # appears when the block ends, and not after an error
->>> store.write_if("LATEST", b"{}", tag=None)    # doctest: +SKIP
-'"99914b932bd37a50b983c5e7c90ae93b"'
->>> store.write_if("LATEST", b"{…}", tag=None)   # doctest: +SKIP
-Traceback (most recent call last):
-pipeline.versions.stores.base.Conflict: LATEST
 """
 
 import importlib
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, BinaryIO, ClassVar, Protocol, Self
@@ -119,29 +110,19 @@ class Store(Protocol):
         """Opens an object for reading in any order. Raises: FileNotFoundError."""
 
     def create(self, name: str) -> AbstractContextManager[BinaryIO]:
-        """Opens a stream for an object that appears when the block ends, or after an error not at all.
-
-        Keeps an existing object; equal content counts as written.
-        Raises: UnsettledOutputError: the existing content differs.
-        """
+        """Opens a stream for a new object, shown at the end; keeps an equal one. Raises: UnsettledOutputError."""
 
     def write(self, name: str, data: bytes, *, durable: bool = True) -> None:
         """Writes or replaces an object atomically. Without `durable` a power failure may lose it."""
 
     def copy(self, name: str, into: "Store", target: str, size: int | None = None) -> Copied:
-        """Copies an object to another folder of its disk or bucket, by a link if possible; replaces an existing one.
-
-        Raises: DatasetError: on a disk, the object is missing, or does not have `size` bytes. OSError: a disk can
-        neither link nor copy it.
-        """
+        """Copies an object to a folder of its disk or bucket, by a link if possible. Raises: DatasetError, OSError."""
 
     def write_if(self, name: str, data: bytes, tag: str | None) -> str:
-        """Writes an object if its tag is still `tag`, or for None if it is missing; returns its new tag.
+        """Writes an object if its tag is still `tag`, None if it is missing; returns its new tag.
 
-        A changed object with the same bytes may count as written, because libraries retry requests after lost answers.
-        So two processes must write different bytes unless they mean the same.
-
-        Raises: Conflict: the object was changed, made or deleted. OutputError: also as `check_conditions`.
+        A changed object with the same bytes may count as written, because libraries retry requests after lost answers:
+        two processes write different bytes unless they mean the same. Raises: Conflict: it changed. OutputError.
         """
 
     def check_conditions(self) -> None:
@@ -172,29 +153,22 @@ class Store(Protocol):
         """Deletes an object if it exists and still has the tag, if given."""
 
     def locked(self) -> AbstractContextManager[None]:
-        """Excludes other writers if the store has locks; otherwise callers rely on tags."""
+        """Excludes other writers if the store has locks, as no bucket has; otherwise callers rely on tags."""
+        return nullcontext()
 
     def claim(self, folder: str, claim: bytes) -> None:
-        """Takes an empty folder of a bucket; does nothing on a disk, where the rename decides.
-
-        Raises: Conflict: the folder is claimed, or not empty.
-        """
+        """Takes an empty folder of a bucket; does nothing on a disk. Raises: Conflict: it is claimed, or not empty."""
+        return
 
     def newest(self, folder: str) -> datetime | None:
         """Returns the time of the newest object below an unfinished folder; None if folders appear atomically."""
         return None
 
     def stage(self, assembled: str, folder: str, claim: bytes) -> None:
-        """Brings a local folder's files to the store's disks, still invisible; `claim` uniquely names the uploader.
-
-        Raises: Conflict: the folder exists.
-        """
+        """Brings a folder's files to the store's disks, invisible; `claim` names the uploader. Raises: Conflict."""
 
     def reveal(self, assembled: str, folder: str, name: str, data: bytes, tag: str | None = None) -> str:
-        """Shows a staged folder by adding its last file, or with that file's tag replaces the file; returns the tag.
-
-        Raises: Conflict: another process made the folder, or replaced the file.
-        """
+        """Shows a staged folder by its last file, or replaces that of `tag`; returns the tag. Raises: Conflict."""
 
     def hide(self, folder: str, name: str, tag: str) -> None:
         """Reverts `reveal`."""
@@ -207,6 +181,7 @@ class Store(Protocol):
 
     def strays(self, *, remove: bool) -> dict[str, int]:
         """Lists, and removes on request, remains of killed writers: their bytes by name."""
+        return {}
 
 
 @contextmanager

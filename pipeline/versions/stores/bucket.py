@@ -69,10 +69,7 @@ class BucketStore(base.Store):
         return inner
 
     def _key(self, name: str) -> str:
-        """Returns the key of an object to write; a folder made in a store's console ends with a slash.
-
-        Raises: DatasetError: other tools could read the key as another prefix's object.
-        """
+        """Returns an object's key; a console's folder ends with a slash. Raises: DatasetError: it is not plain."""
         if not is_plain(name.removesuffix("/")):
             raise DatasetError(f"the path {cut(repr(name))} leaves {self.url}")
         return self._prefix + name
@@ -123,10 +120,9 @@ class BucketStore(base.Store):
             yield from zip(names, pool.map(self.read, names), strict=True)
 
     def range(self, name: str, start: int = 0, end: int | None = None, most: int | None = None) -> Part:
-        """Reads an object's bytes from `start` to `end`, by default to its end, by one request.
+        """Reads an object's bytes from `start` to `end` by one request; none of more than `most`.
 
-        Raises: FileNotFoundError: the object is missing. TooLargeError: the object has more than `most` bytes; reads
-        none. OutputError: the store refuses, or does not answer.
+        Raises: FileNotFoundError: missing. TooLargeError. OutputError: the store refuses, or does not answer.
         """
         with base.refusals(f"{self.url}/{name}", "read", but=(FileNotFoundError, base.TooLargeError)):
             arguments = self._prefix + name, start, end, most
@@ -250,11 +246,6 @@ class BucketStore(base.Store):
         with base.refusals(f"{self.scheme}://{self._bucket_name}/{prefix}".rstrip("/"), "read"):
             return gathered(self._list(prefix, delimiter))
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Does nothing: object stores lack locks."""
-        yield
-
     def stage(self, assembled: str, folder: str, claim: bytes) -> None:
         """Writes a claim, unless this build already did, then uploads every file."""
         before = self.read(f"{folder}/{base.CLAIM_FILE}")
@@ -300,10 +291,6 @@ class BucketStore(base.Store):
 
     def abort_uploads(self, folder: str) -> None:
         """Removes parts of unfinished uploads below a folder, if the store keeps them."""
-
-    def strays(self, *, remove: bool) -> dict[str, int]:
-        """Returns an empty dict: interrupted writes leave no objects."""
-        return {}
 
     def _settle(self, name: str, data: bytes) -> str:
         """Decides after a refused write, which may be the library's retry after a lost answer."""

@@ -19,7 +19,6 @@ from recordmill.pipeline.versions.stores.bucket import CONNECTIONS, BucketStore,
 from recordmill.pipeline.versions.stores.parts import OPTIONS, PART_BYTES, Part, Upload, byte_range, size_of
 
 TIMEOUT_SECONDS = 60  # for an answer's next bytes
-CREDENTIALS_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
 
 
 class GcsStore(BucketStore):
@@ -40,7 +39,7 @@ class GcsStore(BucketStore):
             try:
                 client = library.Client(project="recordmill")  # required, but used only to make buckets
             except none_found:
-                if CREDENTIALS_FILE in os.environ:
+                if "GOOGLE_APPLICATION_CREDENTIALS" in os.environ:
                     raise
                 client = library.Client.create_anonymous_client()
 

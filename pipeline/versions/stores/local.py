@@ -36,7 +36,6 @@ LOCKS = Path("/proc/locks")  # Linux
 REMOVING_FOLDER = ".removing"  # a folder moves here by one rename before its deletion
 NO_LINKS = {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS}
 """Errors of disks without links, across two disks, and of a system that forbids links to other users' files."""
-COPIED_BYTES = 4 << 20  # 4 MiB at a time
 _REPLACED = ("LATEST", base.HISTORY_FILE, "forgotten.json", ".leases/*.json", "versions/*/dataset.json")
 """Files written only under the lock, whose holder may remove their temporary files."""
 _STRAYS = (f"{REMOVING_FOLDER}/*", *(f"{name}.{'[0-9a-f]' * 32}" for name in _REPLACED))
@@ -193,7 +192,7 @@ class LocalStore(base.Store):
             if error.errno not in NO_LINKS:
                 raise
             with paths.replacing(path) as copy, paths.open_file(source) as file:
-                shutil.copyfileobj(file, copy, COPIED_BYTES)
+                shutil.copyfileobj(file, copy, 4 << 20)
             return base.Copied(bytes_, error.strerror or "unknown reason")
         os.replace(temporary, path)
         Path(temporary).unlink(missing_ok=True)  # a rename onto another name of the same file keeps both
@@ -287,9 +286,6 @@ class LocalStore(base.Store):
                         os.unlink(self._root / LOCK_FILE)
                     os.close(lock.file)
 
-    def claim(self, folder: str, claim: bytes) -> None:
-        """Does nothing."""
-
     def stage(self, assembled: str, folder: str, claim: bytes) -> None:
         """Fsyncs the files in place."""
         with self._refusals("written"):
@@ -351,10 +347,7 @@ class LocalStore(base.Store):
         return sizes
 
     def _entry(self, name: str) -> Path:
-        """Returns the path of an entry to make, replace or remove, without following it if it is a link.
-
-        Raises: DatasetError: the path leaves the output, by `..` or through a link.
-        """
+        """Returns an entry's path, without following it if it is a link. Raises: DatasetError: it leaves the output."""
         folder, _, last = paths.check_inner(name).rpartition("/")
         return Path(paths.locate(self.url, folder) if folder else self.url, last)
 

@@ -24,10 +24,7 @@ def is_local(output: str) -> bool:
 
 
 def open_store(output: str) -> Store:
-    """Opens a path, `gs://bucket/folder` or `s3://bucket/folder` as a store, without a request.
-
-    Raises: OutputError: the URL has another scheme, lacks a bucket, or has empty or dotted parts.
-    """
+    """Opens a path, `gs://bucket/folder` or `s3://bucket/folder`, without a request. Raises: OutputError: others."""
     return LocalStore(output) if is_local(output) else open_bucket(output)
 
 

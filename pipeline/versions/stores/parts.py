@@ -109,10 +109,7 @@ class Upload(Protocol):
         """Sends the next PART_BYTES or more, a multiple of 256 KiB. Raises: Conflict, or the library's errors."""
 
     def complete(self, data: bytes | bytearray) -> None:
-        """Sends the rest, and shows the object.
-
-        Raises: Conflict: another process's object exists, or will soon. Or the library's errors.
-        """
+        """Sends the rest, and shows the object. Raises: Conflict: another's is, or will be, there; other errors."""
 
     def abort(self) -> None:
         """Removes the sent parts. Raises: the library's errors."""

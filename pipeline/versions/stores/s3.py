@@ -26,7 +26,6 @@ _CONFIG = {
     "retries": {"mode": "standard", "max_attempts": 10},  # backoff up to a minute, for short outages
     "response_checksum_validation": "when_required",  # avoids hashing each answer in Python, 1 ms a MiB
 }
-_TTL = timedelta(minutes=5)  # of credentials in obstore; boto3 renews them a quarter of an hour before they expire
 _MAKING = threading.Lock()  # held while making a client: boto3 loads its models without a lock
 
 
@@ -62,10 +61,10 @@ class S3Store(BucketStore):
         access: dict[str, Any] = {"skip_signature": True}
         if self._has_credentials:
             provider = import_module("obstore.auth.boto3").Boto3CredentialProvider
-            access = {"credential_provider": provider(self._session, ttl=_TTL)}
+            renewed = timedelta(minutes=5)  # boto3 renews credentials a quarter of an hour before they expire
+            access = {"credential_provider": provider(self._session, ttl=renewed)}
         place = {"endpoint": self._client.meta.endpoint_url, "region": self._client.meta.region_name or "us-east-1"}
-        store = import_module("obstore.store").S3Store
-        return store(self._bucket_name, **access, **place, **OPTIONS)
+        return import_module("obstore.store").S3Store(self._bucket_name, **access, **place, **OPTIONS)
 
     @contextmanager
     def _passing(self, *codes: str) -> Iterator[None]:
@@ -184,8 +183,7 @@ class _MultipartUpload(Upload):
     def send(self, data: bytes | bytearray) -> None:
         client, number = self._store._client, len(self._parts) + 1
         if not self._upload:
-            upload = client.create_multipart_upload(**self._object)
-            self._upload = self._object | {"UploadId": upload["UploadId"]}
+            self._upload = self._object | {"UploadId": client.create_multipart_upload(**self._object)["UploadId"]}
         answer = client.upload_part(**self._upload, PartNumber=number, Body=bytes(data))
         self._parts.append({"PartNumber": number, "ETag": answer["ETag"]})
 
@@ -202,8 +200,7 @@ class _MultipartUpload(Upload):
                 return
             if data:
                 self.send(data)
-            parts = {"Parts": self._parts}
-            client.complete_multipart_upload(**self._upload, MultipartUpload=parts, IfNoneMatch="*")
+            client.complete_multipart_upload(**self._upload, MultipartUpload={"Parts": self._parts}, IfNoneMatch="*")
             return
         self.abort()
         raise Conflict(self._object["Key"])
