@@ -69,13 +69,7 @@ def check_utf8(path: str) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str], form: str = "`{}`") -> str:
-    """Returns `; did you mean `x`?` for a message about an unknown name, or "" if no known name is close.
-
-    Compares only the first 1,000 known names of at most 64 characters.
-
-    >>> did_you_mean("vocabulry", ["kind", "vocabulary"])
-    '; did you mean `vocabulary`?'
-    """
+    """Returns `; did you mean `x`?` for an unknown name, or "" if none of the first 1,000 known names is close."""
     if len(name) > LONGEST_NEAR:
         return ""
     short = (other for other in known if len(other) <= LONGEST_NEAR)
@@ -84,11 +78,7 @@ def did_you_mean(name: str, known: Iterable[str], form: str = "`{}`") -> str:
 
 
 def listed(names: Collection[str], most: int = SHOWN_NAMES) -> str:
-    """Lists the first names for a message, each cut.
-
-    >>> listed(["train", "test", "validation"], 2)
-    'train, test and 1 more'
-    """
+    """Lists the first names for a message, each cut: `train, test and 1 more`."""
     shown = [name if name.isprintable() else ascii(name) for name in map(cut, islice(names, most))]
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return (", ".join(shown) or "none") + more

@@ -4,10 +4,6 @@ TensorFlow's AutoGraph writes modules into the temporary folder and imports them
 from `__pycache__` there, whoever wrote it. So a building process keeps its temporary files, and its children's, in a
 private subfolder: `recordmill-temp-…`, with mode 0700. The folder is locked while its process lives, and removed at its
 end; the next process removes those left by killed ones.
-
->>> with private_temporary_files():  # doctest: +SKIP
-...     tempfile.gettempdir()
-'/tmp/recordmill-temp-k3v9x2qa'
 """
 
 import atexit

@@ -185,11 +185,7 @@ def printable(text: str) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """Formats a number of things.
-
-    >>> count(1, "shard"), count(1200, "shard")
-    ('1 shard', '1,200 shards')
-    """
+    """Formats a number of things: `1 shard`, `1,200 shards`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 

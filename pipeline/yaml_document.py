@@ -180,7 +180,7 @@ class Options(BaseModel):
     """A group of options in `dataset.yaml`: frozen, validated when made, without unknown keys.
 
     Docstrings of options describe them in the JSON Schema, and are parsed only for it: pydantic's
-    `use_attribute_docstrings` parses the source of every class at its definition, a third of the time to load a spec.
+    `use_attribute_docstrings` takes a third of the time to load a spec.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)

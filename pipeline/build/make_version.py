@@ -54,10 +54,7 @@ class NothingMendedError(UserError):
 
 
 def make_version(build: Build, plan: BuildPlan, lease: leases.Lease) -> Published:
-    """Builds and publishes a version under the output's lease; retries a failed job with the finished work.
-
-    Raises: LearnedAnewError: kept spans are outdated.
-    """
+    """Builds a version under the output's lease; retries a failed job. Raises: LearnedAnewError."""
     with make_runner(build.options) as runner:
         use_options(lambda: runner.options)
         attempt = _Attempt(build, plan, lease, runner)

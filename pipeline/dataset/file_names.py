@@ -4,15 +4,12 @@ Shards have TensorFlow Datasets' names; an index has another, so `emoji-train.tf
 in an object store share shards: `Shard.version` names the version with file and index in its folder. Manifests are
 untrusted: such a shard must be below the folder `versions`, after following links.
 
-An adopted version names somebody else's files, and may come from anybody and name any file. Allowed are places in the
-dataset's own folder, those that a caller names, and those that this user adopted into this folder on this machine. A
-place is what remains after every link on its way is resolved: `allow` decides it, and `paths.real_place` holds a file
-there when it is opened.
+An adopted version names somebody else's files, and may come from anybody. Allowed are places in the dataset's own
+folder, those that a caller names, and those that this user adopted into this folder on this machine. A place is what
+remains after every link on its way is resolved: `allow` decides it, and `paths.real_place` holds a file there.
 
 >>> shard_file("emoji", "train", "tfrecord", 0, 12)
 'emoji-train.tfrecord-00000-of-00012'
->>> span_file("2026-11-20", REPORT)
-'spans/2026-11-20/report.json'
 """
 
 import glob
@@ -50,10 +47,7 @@ HERE = "."  # the root of files in the dataset's own folder
 
 
 def shard_file(dataset: str, split: str, what: str, shard: int, shards: int) -> str:
-    """Names a file of shard number `shard`, from 0.
-
-    `what` is `tfrecord`, `index`, `pack-9` for its rows of 9 ids, or `kept` for a split's records in an adopted file.
-    """
+    """Names shard `shard`'s file, from 0, of `what`: `tfrecord`, `index`, `pack-9` (rows of 9 ids), or `kept`."""
     return f"{dataset}-{split}.{what}-{shard:05d}-of-{shards:05d}"
 
 
@@ -113,8 +107,8 @@ class ShardPaths(NamedTuple):
 def shard_paths(folder: str, shard: Shard) -> ShardPaths:
     """Locates a shard listed in the manifest of a folder or URL.
 
-    Raises: DatasetError: the shard is in another version, and the folder was copied without it; a link leads out; or
-    the shard is an adopted file in a place that the caller does not allow.
+    Raises: DatasetError: the shard is in another version, and the folder was copied without it; a link leads out; or it
+    is an adopted file in a place that the caller does not allow.
     """
     own, (file, index, *packs) = folder, inner_paths(shard)
     if shard.version is not None:

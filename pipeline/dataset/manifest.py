@@ -201,10 +201,7 @@ class Manifest(Written):
 
     @classmethod
     def from_json(cls, manifest: Any) -> "Manifest":
-        """Reads a parsed `dataset.json`.
-
-        Raises: NewerFormatError: the format is newer. DatasetError: a value is missing or invalid.
-        """
+        """Reads a parsed `dataset.json`. Raises: NewerFormatError; DatasetError: a wrong or missing value."""
         check_format(manifest, DEEP_FORMAT)
         read: Manifest = read_as(manifest, cls, "")
         read_as(read.files, dict[str, _FileEntry], "files")
@@ -271,10 +268,7 @@ def no_folder(output: str | Location) -> DatasetError:
 
 
 def read_latest(output: str | Location) -> Latest:
-    """Reads the pointer to the live version.
-
-    Raises: DatasetError: the folder is missing, has no live version, or its pointer is broken.
-    """
+    """Reads the pointer to the live version. Raises: DatasetError: the folder or pointer is missing or broken."""
     folder = _location(output)
     if (folder / LATEST_FILE).is_file():
         return _read(folder, LATEST_FILE, MOST_LATEST_BYTES, Latest.from_json)
@@ -285,10 +279,7 @@ def read_latest(output: str | Location) -> Latest:
 
 
 def read_manifest(folder: str | Location) -> Manifest:
-    """Reads the manifest of a version's folder.
-
-    Raises: DatasetError: it is missing or broken, or a newer Recordmill wrote it.
-    """
+    """Reads the manifest of a version's folder. Raises: DatasetError: it is missing, broken or too new."""
     if not (_location(folder) / MANIFEST_FILE).is_file():
         raise DatasetError(f"{folder} is not a published version: {MANIFEST_FILE} is missing")
     return _read(_location(folder), MANIFEST_FILE, MOST_MANIFEST_BYTES, Manifest.from_json)
@@ -345,10 +336,7 @@ class _WithVocabulary(_Described):
 
 
 def _check_shards(manifest: Manifest) -> None:
-    """Refuses a file with two roles, one of them in a shard, and an adopted one with fewer records than its split.
-
-    Several splits may share an adopted file.
-    """
+    """Refuses a shard's file with two roles, and an adopted one with fewer records than its split."""
     for shard in manifest.shards:
         if shard.indexed > SHARD_RECORDS.most or (shard.root and shard.indexed > shard.bytes // FRAME_BYTES):
             said = f"{shard.indexed:,} records in {shard.bytes:,} bytes"

@@ -1,6 +1,4 @@
-"""The types of parts of `dataset.json` in `Manifest`, and of spans' reports.
-
-A part may be empty, and a later Recordmill may add keys.
+"""The types of parts of `dataset.json` in `Manifest`, and of spans' reports: a later Recordmill may add keys.
 
 >>> check_parts({"rows": {"read": 3, "written": -1, "rejected": 0}})
 Traceback (most recent call last):
@@ -151,10 +149,7 @@ _SPAN = _object(sources=dict[str, _ROWS], reasons=Counts, duplicates=_DUPLICATES
 
 
 def check_parts(manifest: Mapping[str, Any]) -> None:
-    """Checks the types of a manifest's nonempty fields.
-
-    Raises: DatasetError: a value has a wrong type, is out of range, or lacks a required companion.
-    """
+    """Checks the types of a manifest's nonempty fields, and those that go together. Raises: DatasetError."""
     for name, hint in _PARTS.items():
         if manifest.get(name):
             read_as(manifest[name], hint, name)

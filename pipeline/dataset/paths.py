@@ -1,13 +1,9 @@
 """Paths of files: access confined to a version's folder, plain names, and atomic writes.
 
 Manifests are untrusted. Their paths are relative, of plain parts, and still lead into the folder after following
-symbolic links; the folder itself may be a link. Refused files are not opened.
+symbolic links; the folder itself may be a link. Refused files are not opened. Datasets, splits and features have plain
+names, used in file names. A version's or span's name is its folder's.
 
-Datasets, splits and features have plain names, used in file names. A version's or span's name is its folder's. A class
-may have any name, so its folder's name is derived from it.
-
->>> check_inner("transform_fn/assets/text.vocabulary.txt")
-'transform_fn/assets/text.vocabulary.txt'
 >>> check_inner("../../etc/passwd")
 Traceback (most recent call last):
 ...
@@ -63,7 +59,7 @@ Location: TypeAlias = Path | Remote  # a folder or a file
 def check_inner(path: str) -> str:
     """Returns a relative path that stays in its folder, judged by its text.
 
-    Raises: DatasetError: it is empty, absolute, a URL, or too long, or holds `..`, `~`, a backslash or unprintable
+    Raises: DatasetError: it is empty, absolute, a URL, or too long, or holds `..`, `~`, a backslash or control
     characters.
     """
     parts = path.split("/")
@@ -119,10 +115,7 @@ def check_place(folder: str, path: str) -> None:
 
 
 def open_file(path: str) -> BufferedReader:
-    """Opens a regular file for reading; does not block on a pipe or read from it.
-
-    Raises: OSError: it is missing, unreadable, or a pipe, a device or a folder.
-    """
+    """Opens a regular file for reading. Raises: OSError: it is missing, unreadable, or a pipe, device or folder."""
     file = open(path, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK))
     try:
         _check_regular(path, os.fstat(file.fileno()))
@@ -157,8 +150,8 @@ def _check_regular(path: str, state: os.stat_result) -> None:
 def read_inner(folder: Location, path: str, most: int | None = None) -> bytes:
     """Reads the file at `path` in a version's folder.
 
-    Raises:
-        DatasetError: the path leaves the folder, or the file is not regular, larger than `most` bytes, or unreadable.
+    Raises: DatasetError: the path leaves the folder, or the file is not regular, larger than `most` bytes, or
+    unreadable.
     """
     if isinstance(folder, Path):
         try:

@@ -4,8 +4,6 @@ Built shards count it (`pipeline.build.worker.shard_report`); a version keeps it
 All figures are whole numbers, which add up exactly in any order, and do not depend on the analysis: numbers count as in
 the source, texts by their length in ids.
 
-Also the lengths of texts in ids, and the share of padding in batches.
-
 >>> profile = {"age": FeatureProfile(rows=3, missing=1, histogram=Histogram.of(np.array([31, 40], np.float32)))}
 >>> add_up([profile, profile])["age"].missing
 2
@@ -206,10 +204,7 @@ def add_up_lengths(measured: Sequence[Lengths]) -> Lengths:
 
 
 def describe_lengths(lengths: Lengths, *, max_length: int | None, packed: int | None = None) -> str:
-    """Describes the lengths of texts, and the share of padding for each way to batch them.
-
-    `max_length` is the text's limit, if any, and `packed` the number of ids of a packed row.
-    """
+    """Describes the lengths of texts, and the share of padding for each way to batch them."""
     if not lengths["ids"]:
         return "no ids"
     slots = {f"padding to the longest of {LENGTHS_BATCH} rows": lengths["in_batches"]}

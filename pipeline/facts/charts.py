@@ -2,10 +2,6 @@
 
 A chart counts several series, a version's splits, in the same bins. Splits differ in size, so it draws each series'
 shares; the table next to it has the counts.
-
->>> chart = histogram("age", {"train": Histogram.of(np.array([31, 40, 40], np.float32))}, whole=True)
->>> chart.bins[0], chart.series[0].counts[0], chart.bins[-1]
-('31', 1, '40')
 """
 
 import math
@@ -120,10 +116,7 @@ Chart: TypeAlias = HistogramChart | NamesChart | MapChart
 def histogram(
     title: str, parts: Mapping[str, Histogram], *, whole: bool, note: str = "", missing: Mapping[str, int] | None = None
 ) -> HistogramChart | None:
-    """Makes the chart of values by split, leaving out empty splits; None if all are.
-
-    Bins hold complete integers if values are `whole`. `missing` counts rows without a value, by split.
-    """
+    """Makes the chart of values by split, with rows `missing` one; bins of `whole` numbers; None if all are empty."""
     counted = {name: part for name, part in parts.items() if part.counts.sum()}
     if not counted:
         return None
@@ -175,10 +168,7 @@ def short(number: float) -> str:
 def names(
     title: str, what: str, counts: Mapping[str, Sequence[int]], labels: Sequence[str], note: str = ""
 ) -> NamesChart | None:
-    """Makes the chart of names by split, the most frequent first; None without names.
-
-    `what` is the names' header, such as `class`; `counts` holds a count for each of `labels`, by split.
-    """
+    """Makes the chart of names (`what`: its header) by split, the most frequent first; None without names."""
     if not labels or not counts:
         return None
     table = np.array(list(counts.values()), np.int64)

@@ -1,13 +1,8 @@
 """Files for people and other tools, written just before the manifest.
 
 Recordmill's readers ignore them. The manifest lists them with digests, like any other file, for `verify`. `forget`
-rewrites them, as they may show forgotten rows.
-
-`README.md`, the dataset card, starts with a header for the Hugging Face hub, JSON as YAML: task, size, licence,
-languages, features and splits. Below it are the spec's `about`, tables of splits and features, and the code to open the
-version.
-
->>> manifest = with_sidecars(manifest, Path("out/.building/4f1c9a2e/run-1/version"), "out")  # doctest: +SKIP
+rewrites them, as they may show forgotten rows. `README.md`, the dataset card, starts with a header for the Hugging Face
+hub, JSON as YAML: task, size, licence, languages, features and splits.
 """
 
 import hashlib
@@ -59,8 +54,8 @@ SIDECARS: Mapping[str, Sidecar] = {  # files by name, in the order of writing
 def with_sidecars(manifest: Manifest, assembled: Path, output: str) -> Manifest:
     """Writes the sidecars of an unfinished version, and adds them to its manifest, which lists all other files.
 
-    `assembled` is the local folder of the files still missing in `output`; a bucket already has the shards.
-    Raises: DatasetError: a shard or file shown by a sidecar is damaged. OSError: a file cannot be written.
+    `assembled` is the local folder of the files still missing in `output`. Raises: DatasetError: a shown file is
+    damaged. OSError: a file cannot be written.
     """
     if manifest.adopted:  # `recordmill report` makes them
         return manifest

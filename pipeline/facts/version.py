@@ -2,10 +2,6 @@
 
 Unknown kinds, of a later Recordmill, have no description, and are shown by the manifest's words.
 
->>> VersionFacts(folder, read_manifest(folder)).features["label"].stored  # doctest: +SKIP
-'int64 ids'
->>> stored_words(None, {"kind": "later", "stored": "int64", "shape": [2, 3]})
-'int64 2×3'
 >>> leaks({"groups": 2, "rows": 3, "across": {"train": {"test": 2}}})
 '2 rows of test are also in train'
 """
@@ -49,7 +45,7 @@ class FeatureFacts(NamedTuple):
     @property
     def parts(self) -> Mapping[str, Stored]:
         """Stored tensors by part; empty for an unknown kind."""
-        return {} if self.description is None else self.description.parts()
+        return {} if self.description is None else self.description.parts
 
 
 class RejectFacts(NamedTuple):
@@ -84,9 +80,9 @@ class VersionFacts:
 
     @cached_property
     def classes(self) -> tuple[Sequence[str], Mapping[str, Sequence[int]]] | None:
-        """Names of the label's classes and, by split, the records of each. Raises: DatasetError: the names are damaged.
+        """The names of the label's classes and, by split, each one's records or occurrences; None if it is no category.
 
-        None if the label is not a category. Counts are of occurrences if a record may have several.
+        Raises: DatasetError: the names are damaged.
         """
         counted = {name: split.label_counts for name, split in self.manifest.splits.items() if split.label_counts}
         label = self.features.get(self.manifest.label or "")

@@ -38,7 +38,7 @@ def stored_features(features: Mapping[str, Description], *, with_key: bool = Fal
     named = {
         part_name(name, part): stored
         for name, description in features.items()
-        for part, stored in description.parts().items()
+        for part, stored in description.parts.items()
     }
     return {**named, KEY: Stored("bytes")} if with_key else named
 
@@ -109,8 +109,7 @@ class RowError(Exception):
 
     def __init__(self, row: int, message: str) -> None:
         super().__init__(message)
-        self.row = row
-        self.message = message
+        self.row, self.message = row, message
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,9 +1,8 @@
 """The transform graph, raw to stored: made from the spec, loaded from tf.Transform's export, and served.
 
 `Preprocessing` makes the graph without analyzers: a look at the rows has already learned all statistics
-(`pipeline.build.summaries`). `TransformGraph` loads tf.Transform's export of it.
-`tft.TFTransformOutput(export).transform_features_layer()` gives the same graph as a Keras layer, but saving that layer
-in a SavedModel takes twice as long.
+(`pipeline.build.summaries`). `TransformGraph` loads tf.Transform's export of it, in half the time of
+`tft.TFTransformOutput(export).transform_features_layer()`.
 
 `export_serving` composes it with `tensorflow_features`: raw columns to model-ready tensors. The SavedModel needs only
 TensorFlow (and tensorflow-text if the spec uses its operations). Its signature `serving_default` takes every feature

@@ -2,9 +2,6 @@
 
 The intent is relative colorimetric with black point compensation. Unreadable profiles, and profiles for other colours
 than the image's, are ignored.
-
-    convert = to_srgb(profile, image.mode)
-    pixels = convert(image) if convert else image
 """
 
 import io

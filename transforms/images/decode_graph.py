@@ -5,15 +5,10 @@ the low 8. Still WebP, and 24-bit BMP. Alpha is laid on the background, `(colour
 127) // 255`. Grey is `(19595 R + 38470 G + 7471 B + 32768) // 65536`, except that a JPEG's own luma is kept. Files that
 `read_header` reports as not `in_graph` are errors, never wrong pixels.
 
-A deep image, of more than 8 bits or other than 1 or 3 channels, is a grey PNG of its planes, one below the other
-(`image_stored.planes_of`), as the worker makes of any file (`pipeline.build.images.deep_files`). No step rounds
-or cuts a number but `resize`.
-
-A photo to be averaged down to half its sides or less is decoded at 1/2, 1/4 or 1/8 of its size (libjpeg's scaled DCT),
-if that divides all of its pixels evenly.
-
-`image_rules` computes an image's place; `resize` cuts and scales it, and lays it on the background. Every
-method rounds weighted sums to the nearest integer, half to even, clipped to the type's; float32 is not rounded.
+A deep image is a grey PNG of its planes, one below the other (`image_stored.planes_of`). No step rounds or cuts a
+number but `resize`. A photo to be averaged down to half its sides or less is decoded at 1/2, 1/4 or 1/8 of its size
+(libjpeg's scaled DCT), if that divides all of its pixels evenly. Every method of `resize` rounds weighted sums to the
+nearest integer, half to even, clipped to the type's; float32 is not rounded.
 
 >>> image = tf.constant([[[1.5, -2.0]]])
 >>> bool(tf.reduce_all(of_planes(to_planes(image), "float32", 2) == image))
@@ -44,9 +39,8 @@ LARGE_ALPHA, BAND = 1 << 22, 1 << 18  # pixels: larger images are laid on the ba
 def decode(encoded: tf.Tensor, options: PixelOptions, orientation: tf.Tensor | None = None) -> tf.Tensor:
     """Decodes a JPEG, PNG, WebP or BMP, a string scalar, and turns it upright: uint8 [height, width, channels].
 
-    A PNG of planes becomes an image of the type `pixel`. If the options allow it, sides are a half, a quarter or an
-    eighth of the file's. `orientation` is an int32 scalar 1..8, by default the file's, from EXIF. Raises:
-    tf.errors.InvalidArgumentError: another format, or a truncated or damaged file.
+    A PNG of planes becomes an image of the type `pixel`. `orientation` is an int32 scalar 1..8, by default the file's,
+    from EXIF. Raises: tf.errors.InvalidArgumentError: another format, or a truncated or damaged file.
     """
     channels, background = options.channels, tuple(options.background)
     if options.planes:
@@ -134,10 +128,7 @@ def _other(
 
 
 def _only(encoded: tf.Tensor, good: tf.Tensor) -> tf.Tensor:
-    """Returns valid bytes, else an empty string, which every decoder refuses.
-
-    An assertion would be a stateful operation, which the analysis' graph runs even if nothing needs the image.
-    """
+    """Returns valid bytes, else an empty string, which every decoder refuses; assertions would be stateful."""
     return tf.where(good, encoded, "")
 
 
@@ -194,10 +185,7 @@ def _decode_bmp(encoded: tf.Tensor) -> tf.Tensor:
 
 @tf.function(autograph=False)  # traced once for all places
 def _on_background(image: tf.Tensor, alpha: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:
-    """Lays an image, uint8 [h, w, 4], by its alpha, uint8 [h, w], on a colour: uint8 [h, w, 3].
-
-    Large images take bands of rows: their intermediate values would fill a gigabyte.
-    """
+    """Lays an image, uint8 [h, w, 4], by its alpha, uint8 [h, w], on a colour: uint8 [h, w, 3]; large ones in bands."""
     height, width = tf.unstack(tf.shape(alpha))
     rows = tf.maximum(1, BAND // tf.maximum(1, width))
 
@@ -295,10 +283,7 @@ def _framed(image: tf.Tensor, before: tf.Tensor, after: tf.Tensor, options: Pixe
 
 
 def _scaled(image: tf.Tensor, size: tf.Tensor, options: PixelOptions) -> tf.Tensor:
-    """Scales to int64 [height, width], as `resize` says.
-
-    `auto` averages areas unless the result has more pixels, which is bilinear.
-    """
+    """Scales to int64 [height, width]; `auto` averages areas, or is bilinear if the result has more pixels."""
     sides, method = tf.shape(image, tf.int64)[:2], options.resize
 
     def by(method: str, antialias: bool) -> tf.Tensor:

@@ -53,9 +53,9 @@ OF_THREE_CHANNELS = {
 """Statistics of the training data of model families: ImageNet, and CLIP (Radford et al. 2021)."""
 CAFFE_MEANS = (103.939, 116.779, 123.68)  # ImageNet's mean blue, green and red, as subtracted by Caffe's models
 RANGES = {"uint8": (0, 255), "uint16": (0, 65_535)}  # the least and largest pixel, by dtype
-_Named = Literal["zero_one", "minus_one_one", "dataset", "imagenet", "clip", "inception", "caffe", "none"]
+Named = Literal["zero_one", "minus_one_one", "dataset", "imagenet", "clip", "inception", "caffe", "none"]
 Normalize = Annotated[
-    Annotated[_Named, Tag("a name")] | Annotated[Normalization, Tag("mean and std")],
+    Annotated[Named, Tag("a name")] | Annotated[Normalization, Tag("mean and std")],
     Discriminator(lambda value: "mean and std" if isinstance(value, dict | Normalization) else "a name"),
 ]
 
@@ -125,10 +125,10 @@ class Image(Feature):
     @classmethod
     def _no_size(cls, value: Any) -> Any:
         """Sets `fit: none` if other options imply it."""
-        if isinstance(value, dict) and value.get("size") is None:
-            keeps_shape = value.get("shorter_side") is not None or value.get("store") == "original"
-            return {"fit": "none", **value} if keeps_shape else value
-        return value
+        if not isinstance(value, dict) or value.get("size") is not None:
+            return value
+        keeps_shape = value.get("shorter_side") is not None or value.get("store") == "original"
+        return {"fit": "none", **value} if keeps_shape else value
 
     @model_validator(mode="before")
     @classmethod
@@ -217,7 +217,6 @@ class Image(Feature):
 
     @property
     def learns(self) -> Sequence[str]:
-        """The analysis measures pixels for `normalize: dataset`."""
         return ("pixels",) if self.normalize == "dataset" else ()
 
     @cached_property
@@ -241,8 +240,7 @@ class Image(Feature):
 
     def read_parts(self) -> tuple[str, ...]:
         """Names `shape`, height and width, if images keep their sizes."""
-        shape = ("shape",) if self.size is None else ()
-        return (*super().read_parts(), *shape)
+        return super().read_parts() + (("shape",) if self.size is None else ())
 
     @property
     def expected_bytes(self) -> float:
@@ -253,7 +251,7 @@ class Image(Feature):
         return height * width * self.channels * PIXEL_BYTES[self.dtype] * ENCODED_SHARE[self.store]
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return self._describe(ImageDescription, "optional", **self.pixels(statistics))
+        return self._describe(ImageDescription, **self.pixels(statistics))
 
     def pixels(self, statistics: dict[str, Any]) -> dict[str, Any]:
         """Returns the fields of the description for decoding and normalizing."""
@@ -311,12 +309,10 @@ class ImageSequence(Image, ListFeature):
     @model_validator(mode="before")
     @classmethod
     def _no_size(cls, value: Any) -> Any:
-        """Keeps `fit`: `size` is required."""
         return value
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        given = {**self.pixels(statistics), "length": self.read_length}
-        return self._describe(ImageSequenceDescription, "max_length", **given)
+        return self._describe(ImageSequenceDescription, **self.pixels(statistics), length=self.read_length)
 
 
 def image_named(name: str, features: Mapping[str, Feature], wanted: str, oriented: Literal["upright", "file"]) -> Image:

@@ -4,10 +4,6 @@ A JPEG may hold a restart marker every few blocks. Decoding after a marker does 
 B.2.1 and E.1.4), so segments outside a part can be dropped: with a smaller height and width in the header and
 renumbered markers, the rest is a smaller JPEG for any decoder. The build writes such JPEGs
 (`pipeline.build.images.transcode`).
-
->>> layout = read_layout(data)                  # doctest: +SKIP
->>> layout.part(data, Window(64, 32, 100, 90))  # doctest: +SKIP
-JpegPart(data=<memory>, y=48, x=32, height=256, width=256)
 """
 
 import struct

@@ -59,7 +59,6 @@ class OfImage(Feature):
         return self
 
     def check(self, features: Mapping[str, Feature]) -> None:
-        """Checks the feature named by `image`, and takes over its size."""
         self._image = image_named(self.image, features, "a mask needs one of kind image", self.oriented)
 
     def _column(self) -> Column:
@@ -71,7 +70,6 @@ class OfImage(Feature):
 
     @property
     def pixel(self) -> str:
-        """The type of a pixel."""
         return "uint8"
 
     @property
@@ -162,7 +160,6 @@ class Mask(OfImage):
         return super().joined_columns(name) | ({"name": (self.names, names)} if self.names else {})
 
     def read_parts(self) -> tuple[str, ...]:
-        """Names `shape`, height and width, if the image keeps its size."""
         return ("shape",) if self._image and self._image.size is None else ()
 
     @property
@@ -182,8 +179,7 @@ class Mask(OfImage):
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         names = {str(value): name for value, name in self.named} or None
-        given = {**self._pixels(), "classes": names}
-        return self._describe(MaskDescription, "image", "optional", "ignore", **given)
+        return self._describe(MaskDescription, **self._pixels(), classes=names)
 
 
 class Masks(OfImage, ListFeature):
@@ -205,5 +201,4 @@ class Masks(OfImage, ListFeature):
             raise WrongValueError("is for lists of images: of drawn objects give `max_length`", "length")
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        given = {**self._pixels(), "length": self.read_length}
-        return self._describe(MasksDescription, "image", "max_length", **given)
+        return self._describe(MasksDescription, **self._pixels(), length=self.read_length)

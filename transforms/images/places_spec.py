@@ -58,7 +58,6 @@ class Places(ListFeature):
         return BOX_NUMBERS
 
     def check(self, features: Mapping[str, Feature]) -> None:
-        """Checks the feature named by `image`."""
         image_named(self.image, features, f"{self.kind} need a feature of kind image", self.oriented)
 
 
@@ -94,7 +93,7 @@ class Boxes(Places):
         return {column: (column, self._column()) for column in self.columns}
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return self._describe(BoxesDescription, "image", "max_length", stored="float32", length=self.read_length)
+        return self._describe(BoxesDescription, stored="float32", length=self.read_length)
 
 
 Name = Annotated[str, Field(min_length=1)]
@@ -158,4 +157,4 @@ class Keypoints(Places):
             for option in ("flip_pairs", "skeleton")
         }
         found = {"stored": "float32", "length": self.read_length, "count": self.count, "names": names}
-        return self._describe(KeypointsDescription, "image", "max_length", **found, **pairs)
+        return self._describe(KeypointsDescription, **found, **pairs)

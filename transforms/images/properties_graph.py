@@ -1,6 +1,4 @@
-"""An image's format, size and EXIF orientation, read from its bytes in the graph without decoding.
-
-Serving gets the same raw bytes as the build, so the graph itself reads them.
+"""An image's format, size and EXIF orientation, read in the graph from its bytes without decoding, as serving does.
 
 JPEG: the first `Exif` segment among the application segments (APPn, COM) at the start. PNG: the first `eXIf` chunk
 anywhere. WebP: the first `EXIF` chunk, if the header announces one. Tag 0x0112 of IFD0, SHORT or LONG, with a single

@@ -1,7 +1,6 @@
 """Text: cleaned, tokenized, stored as ids, padded when read; one text a row, or several.
 
-Several texts, such as an image's captions, are prepared one by one, and stored concatenated with their lengths. Reading
-returns all texts of a row, or the first.
+Several texts, such as an image's captions, are stored concatenated with their lengths.
 """
 
 from dataclasses import replace
@@ -30,10 +29,9 @@ if TYPE_CHECKING:
 
 
 def prepare(options: "Tokenized", column: tf.Tensor, context: Context) -> Prepared:
-    """Learns the tokens' vocabulary; stores int64 ids, ragged, cut at `max_length`.
+    """Learns the tokens' vocabulary; stores int64 ids, ragged, cut at `max_length`, and their `length` before the cut.
 
-    The part `length` counts ids before the cut. A missing text is `""`. A library's tokenizer gives the ids, ragged
-    [rows, None] and complete, in place of strings.
+    A missing text is `""`. A library's tokenizer gives complete ids, ragged [rows, None], in place of strings.
     """
     if options.in_library:
         return Prepared(lambda _: _with_lengths(tf.identity(column), options))
@@ -44,7 +42,7 @@ def prepare(options: "Tokenized", column: tf.Tensor, context: Context) -> Prepar
         if options.needs_model:
             return kept
         if options.hash_buckets is not None:
-            return _hashed(kept, options.hash_buckets) + special.first
+            return tf.strings.to_hash_bucket_fast(kept, options.hash_buckets) + special.first
         if not options.has_vocabulary:
             return kept + special.first
         assert statistics.lookup is not None  # noqa: S101 - the analysis gives every vocabulary
@@ -52,7 +50,9 @@ def prepare(options: "Tokenized", column: tf.Tensor, context: Context) -> Prepar
         if options.oov_buckets == 1:
             return statistics.lookup(kept, special.unknown - special.first) + special.first
         indices = statistics.lookup(kept, -1)
-        return tf.where(indices < 0, _hashed(kept, options.oov_buckets) + special.unknown, indices + special.first)
+        is_unknown = indices < 0
+        hashed = tf.strings.to_hash_bucket_fast(kept, options.oov_buckets)
+        return tf.where(is_unknown, hashed + special.unknown, indices + special.first)
 
     def store(statistics: Statistics) -> Parts:
         kept = tokens
@@ -94,11 +94,6 @@ def prepare_labels(options: "TokenLabels", column: None, context: Context) -> Pr
     return Prepared(lambda _: {"": ids.with_flat_values(ignored)})
 
 
-def _hashed(tokens: tf.Tensor, buckets: int) -> tf.Tensor:
-    """Returns 0 to n-1 by FarmHash's stable Fingerprint64."""
-    return tf.strings.to_hash_bucket_fast(tokens, buckets)
-
-
 def _with_lengths(ids: tf.RaggedTensor, options: "Tokenized") -> dict[str, Stored]:
     """Returns ids, and each text's length if it is wanted; with windows, the zeros of a single one."""
     lengths = ids.row_lengths()
@@ -107,10 +102,7 @@ def _with_lengths(ids: tf.RaggedTensor, options: "Tokenized") -> dict[str, Store
 
 
 def surround(ids: tf.RaggedTensor, special: SpecialIds) -> tf.RaggedTensor:
-    """Puts the begin id before each row and the end id after it, if the options have them.
-
-    `tf.concat` would add assertions: stateful ops, which an analysis runs too.
-    """
+    """Puts the ids of begin and end, if any, around each row (`tf.concat` would add stateful assertions)."""
     if not special.added:
         return ids
     rows = ids.nrows()
@@ -128,9 +120,9 @@ def surround(ids: tf.RaggedTensor, special: SpecialIds) -> tf.RaggedTensor:
 def features(description: TextDescription | TokenLabelsDescription, stored: Parts) -> Parts:
     """Pads to int64 ids of shape [rows, max_length], by default the longest row's length.
 
-    The part `length` (int64, shape [rows]) is unchanged. Packed rows are [rows, packed] wide; their parts `segments` (1
-    for a row's first document, 2, …) and `positions` (0, 1, … in each document) are int32 of the same shape, with 0 as
-    padding. Longer rows, possible only in serving, are cut.
+    The part `length`, int64 [rows], is unchanged. Packed rows are [rows, packed]; their parts `segments` (1 for a row's
+    first document, 2, …) and `positions` (0, 1, … in each document) are int32 of the same shape, with 0 as padding.
+    Longer rows, possible only in serving, are cut.
     """
     wide = description.packed or description.max_length
     padded = stored[""].to_tensor(default_value=description.padding_id, shape=[None, wide])
@@ -159,8 +151,7 @@ def unpacked(encoded: tf.Tensor) -> tf.RaggedTensor:
 def prepare_texts(options: "Texts", column: tf.RaggedTensor, context: Context) -> Prepared:
     """Prepares the first `max_texts` texts of each row, ragged [rows, None]; missing lists become empty.
 
-    Stores the concatenated ids of a row's texts, and the length of each text as the part `lengths`. A library's
-    tokenizer gives the ids of a single text.
+    Stores a row's concatenated ids, and each text's `lengths`. A library's tokenizer gives the ids of a single text.
     """
     if options.in_library:
         one_text = tf.RaggedTensor.from_row_splits(column.row_lengths(), tf.range(column.nrows() + 1), validate=False)
@@ -187,11 +178,10 @@ def cut_each(stored: Parts, length: int) -> Parts:
 
 
 def texts_features(description: TextsDescription, stored: Parts) -> Parts:
-    """Pads all texts of each row; none may be longer than `max_length`.
+    """Pads all texts of each row, none longer than `max_length`: int64 ids [rows, texts, max_length].
 
-    Returns int64 ids of shape [rows, texts, max_length], by default the longest of each; the part `lengths`,
-    int64 [rows, texts]: the ids of each text, with 0 as padding; and if the number of texts varies the part `length`,
-    int64 [rows]: the texts of each row.
+    By default sides are the longest's. `lengths`, int64 [rows, texts], are each text's ids, 0 as padding; `length`,
+    int64 [rows], a varying number of texts.
     """
     lengths = stored["lengths"]
     most = description.max_texts if description.texts_per_row == "varying" else description.texts_per_row

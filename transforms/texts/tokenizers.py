@@ -4,9 +4,6 @@
 `tiktoken` is a file of ranks, run by the package `tiktoken`; the file lacks the pattern that splits a text into words.
 The ids of a text depend on no other text, on no number of threads, and on no chance. A file may be a stranger's: what
 would end the process is refused before a package sees it, and all that a package raises becomes an error.
-
-Two texts become one list of ids, as models of pairs take them, cut as the package `tokenizers` does. The first text
-does not hold the separator that ends it, so that ids alone tell the texts apart.
 """
 
 import base64

@@ -53,7 +53,6 @@ def _imputable(value: Any) -> Any:
 Float32 = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_fits)]
 Boundaries = Annotated[tuple[Float32, ...], Field(min_length=1, max_length=10_000), AfterValidator(_ascending)]
 MeanOrMedian = Literal["mean", "median"]
-SCALING = ("normalize", "clip", "transform", "boundaries")  # options that a description has, too
 Impute = Annotated[MeanOrMedian | Float32, BeforeValidator(_imputable, MeanOrMedian | Float32)]
 
 
@@ -104,7 +103,6 @@ class ScaledFeature(Feature):
 
     @property
     def is_bucket(self) -> bool:
-        """Whether a bucket's id is stored."""
         return self.quantiles is not None or self.boundaries is not None
 
     @property
@@ -161,8 +159,7 @@ class Number(ScaledFeature):
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         indicator = self.indicator if self.optional else None
-        given = {**self.scaling(statistics), "impute": self.imputed, "indicator": indicator}
-        return self._describe(NumberDescription, *SCALING, **given)
+        return self._describe(NumberDescription, **self.scaling(statistics), impute=self.imputed, indicator=indicator)
 
 
 class Numbers(ListFeature, ScaledFeature):
@@ -171,8 +168,7 @@ class Numbers(ListFeature, ScaledFeature):
     kind: Literal["numbers"]
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        given = {**self.scaling(statistics), "length": self.read_length}
-        return self._describe(NumbersDescription, *SCALING, "max_length", **given)
+        return self._describe(NumbersDescription, **self.scaling(statistics), length=self.read_length)
 
 
 MOST_BYTES = 64 << 20  # 64 MiB, as of a text
@@ -204,18 +200,16 @@ class Array(Feature):
 
     @property
     def layout(self) -> ArrayLayout:
-        """The dtype and the shape."""
         return ArrayLayout(self.dtype, self.shape)
 
     def _column(self) -> Column:
         return replace(super()._column(), array=self.layout)
 
     def read_parts(self) -> tuple[str, ...]:
-        """Names `length` if the first side varies."""
         return ("length",) if self.layout.is_ragged else ()
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return self._describe(ArrayDescription, "dtype", "shape", "max_length", "optional")
+        return self._describe(ArrayDescription)
 
 
 COLUMN_TYPES = {"bytes": ColumnType.TEXT, "int64": ColumnType.INTEGER, "float32": ColumnType.NUMBER}
@@ -259,5 +253,4 @@ class Raw(ListFeature):
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         length = self.read_length if self.many else None
-        given = {"stored": self.type, "length": length, "optional": False}  # the graph fills it
-        return self._describe(RawDescription, "max_length", **given)
+        return self._describe(RawDescription, stored=self.type, length=length, optional=False)  # the graph fills it

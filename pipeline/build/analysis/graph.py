@@ -117,10 +117,7 @@ def make_graph(context: PlannedBuild, preprocessing: Preprocessing) -> str:
 
 
 def _keep_export(made: str, planned: PlannedBuild, temp: str) -> str:
-    """Stores the export of a local folder without the name of `temp`, which held the graph's files; returns its name.
-
-    TensorFlow names a table by its file's absolute path.
-    """
+    """Stores a folder's export, its tables without the path of `temp`, their files' folder; returns its name."""
     saved_model = Path(made, "transform_fn")
     path = saved_model / "saved_model.pb"
     model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
@@ -159,7 +156,7 @@ def keep_graph(planned: PlannedBuild, live: LiveAnalysis) -> str:
     """Writes the version's graph into the workspace; returns the archive's name.
 
     Raises: OutputError: a file contradicts the version's manifest. UnsafeGraphError: the graph could do more than
-    compute; the version may come from somebody else.
+    compute.
     """
     with tempfile.TemporaryDirectory(dir=planned.scratch) as folder:
         for name in graph.GRAPH_FOLDERS:

@@ -66,10 +66,7 @@ class TokenizerModel:
 
 
 def read_model(data: bytes, options: TextIds, where: str = "the model", padding: str | None = None) -> TokenizerModel:
-    """Reads a feature's model, named `where` in messages; the piece `padding` pads, if there is one.
-
-    Raises: UserError: it is invalid or lacks a needed piece.
-    """
+    """Reads a feature's model, padded by the piece `padding`, if any. Raises: UserError: it is invalid."""
     read = READERS[options.tokenizer](data, options, where)
     if padding in read.pieces:
         read = replace(read, special=replace(read.special, padding=read.pieces.index(padding)))
@@ -161,8 +158,8 @@ def training_words(texts: pa.Array, options: Tokenized) -> tf.Tensor:
 def train(counts: Mapping[bytes, int], options: Tokenized, name: str = "text") -> bytes:
     """Learns a SentencePiece model, or a file of WordPieces, one per line, from word counts of the train split.
 
-    It has up to `vocabulary` pieces besides the special ones. `name` is the feature's, for messages.
-    Raises: UserError: the counts are empty, or have more characters than pieces.
+    It has up to `vocabulary` pieces besides the special ones. Raises: UserError: no counts, or more characters than
+    pieces.
     """
     frequent = {word: count for word, count in counts.items() if count >= options.minimum_count}
     if not frequent:

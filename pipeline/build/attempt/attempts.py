@@ -2,15 +2,9 @@
 
     OUT/.building/<build key>/run-<12 hex digits>/
 
-A new attempt removes unfinished work, and keeps
-
-- the chunk files of the jobs before the writing one;
-- if every chunk was read: the analysis, and each shard with a report and files of the reported sizes.
-
-It keeps nothing if a rejected row is doubtful: its file may have been missing for a while.
-
-    run = begin(output, building_folder(output), plan.build_key, pieces, is_doubtful)
-    if run.kept: print(run.kept)          # the transform graph and 12 of 16 shards
+A new attempt removes unfinished work, and keeps the chunk files of the jobs before the writing one; and if every chunk
+was read, the analysis, and each shard with a report and files of the reported sizes. It keeps nothing if a rejected row
+is doubtful: its file may have been missing for a while.
 
 In a folder, it renames the attempt's folder: late writers of the earlier attempt open files by path, and fail. A bucket
 cannot rename: the attempt copies the small files into a new folder, and late writers write where nobody looks. Shards

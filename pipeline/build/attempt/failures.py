@@ -1,7 +1,7 @@
 """The failures that end a build: full disks, as one line for the user, and too many rejects.
 
-A build that exceeds a limit on rejects ends as soon as that is certain, and names the faults of its rows. The driver
-adds up the reports of finished steps while the job runs, and at its end.
+A build that exceeds a limit on rejects ends as soon as that is certain. The driver adds up the reports of finished
+steps while the job runs, and at its end.
 """
 
 import errno
@@ -47,8 +47,7 @@ class DiskError(UserError):
 def disk_error(error: BaseException, folder: str) -> DiskError | None:
     """Returns the error as one line with its file, or else the folder; None if no disk caused it.
 
-    Beam 2.77 brings only the text of another process' traceback, TensorFlow 2.21's `OpError` and Arrow's errors only
-    the operating system's words, and `shutil.Error` a list of texts.
+    Libraries and other processes keep only the operating system's words, in an error's text.
     """
     chain: list[BaseException] = []  # with causes and contexts, the innermost first
     link: BaseException | None = error

@@ -1,12 +1,8 @@
 """The parts of the live version that a build continues: ids of classes, a transform graph, shards of spans.
 
-They are decided by the snapshot of the output (`pipeline.versions.base`), before anything is planned.
-
 `analysis: frozen` keeps the graph from version to version: ids and normalized numbers keep their meaning for models in
-service. It is relearned if the features, the packages that make it, or the user's `preprocessing` change.
-
-A class keeps its id from the live version, even without rows; new names are appended. Inherited names belong to the
-build key, and the manifest has their number.
+service. It is relearned if the features, the packages that make it, or the user's `preprocessing` change. A class keeps
+its id from the live version, even without rows; new names are appended. Inherited names belong to the build key.
 """
 
 import hashlib
@@ -203,10 +199,7 @@ def graph_digest(manifest: Manifest) -> str:
 
 
 def graph_changes(live: Manifest, spec: Spec, packages: Mapping[str, str], files: Mapping[str, str]) -> list[str]:
-    """Lists the changes that forbid inheriting the live version's graph, for people.
-
-    `packages` are versions by name; `files` the SHA-256 of files in hexadecimal, by feature and option: `text.model`.
-    """
+    """Lists the changes that forbid inheriting the live version's graph; `files` are SHA-256 by `text.model`."""
     before, after = live.spec, published_spec(spec)
     made, known = live.provenance.get("packages", {}), live.provenance.get(FEATURE_FILES, {})
     code = UserCode.of([spec.preprocessing], spec.folder).to_json()["files"] if spec.preprocessing else {}

@@ -1,15 +1,14 @@
 """Decisions on duplicates: rows to leave out, or units to move to another split; and counts of duplicates.
 
-Decisions are a small file for each chunk: a worker only reads its chunk's; none holds those on all rows.
+Decisions are a small file for each chunk, which its worker reads; no process holds those on all rows.
 
 `same_split` moves all rows of a cluster, and of all clusters linked by units, into the first row's split. A unit stays
 in one split: a key, or with `split_by: {group: …}` a group. One process joins clusters that share units, and only holds
-these; if keys decide the split, it holds none. Everything else is local to a bucket:
+these. Everything else is local to a bucket:
 
     members ─▶ incidences ─ by unit ─▶ shared ─▶ join_clusters ─▶ moves of each bucket of units ─ by chunk ─▶ files
 
-Counts, within and across splits, are for the manifest and the error of `fail`. Each bucket's are a report in the
-workspace, such as `digests/counts/exact/0003.json`.
+Counts, for the manifest and the error of `fail`, are a report of each bucket, such as `digests/counts/exact/0003.json`.
 """
 
 import json
@@ -71,11 +70,10 @@ def read_decisions(folder: str | None, planned: PlannedBuild, chunk: int) -> pa.
 
 
 def dropped(members: pa.Table) -> pa.Table:
-    """Chooses the rows to leave out, of whole clusters (`find.members`).
+    """Chooses the rows to leave out, of whole clusters (`find.members`): `chunk` and `position`.
 
-    Returns:
-        `chunk` and `position` of all members but each cluster's first, and of the rows that repeat such a member's key.
-        The latter are rejects: `first_chunk` and `first_position` are the member's, else -1.
+    They are all members but each cluster's first, and the rows that repeat such a member's key. The latter are rejects:
+    `first_chunk` and `first_position` are the member's, else -1.
     """
     takes = values(members, "first") < 0
     taking = members.filter(pa.array(takes))
@@ -93,8 +91,7 @@ def dropped(members: pa.Table) -> pa.Table:
 def leave_out(decided: pa.Table, rows: pa.Table) -> tuple[pa.Table, list[Reject], int]:
     """Leaves out a chunk's keyed rows listed by its `dropped` table, which rises by position.
 
-    Returns:
-        The other rows, the rejects for rows that repeat the key of a dropped one, and the number of duplicates.
+    Returns the other rows, the rejects for rows that repeat the key of a dropped one, and the number of duplicates.
     """
     out = values(decided, "position")
     positions = rows["@position"].to_numpy()
@@ -330,10 +327,8 @@ def read_counts(workspace: Store, name: str, buckets: range | None = None) -> Cl
 def published(counts: ClusterCounts, names: Sequence[str], contents: Contents) -> Json:
     """Makes the manifest's entry of counts, with the splits' names.
 
-    Returns:
-        `groups`: contents with several rows. `rows`: all but the first of each. `within`: by split, all but the first
-        there. `across`: by earlier and later split, the later's rows with duplicates in the earlier. `examples`: up to
-        5 pairs of rows, of two splits if possible.
+    `groups` are contents with several rows, `rows` all but the first of each, `within` those by split, and `across` the
+    rows of a later split by an earlier one; `examples` are up to 5 pairs of rows, of two splits if possible.
     """
     across, examples = dict[str, dict[str, int]](), counts.pairs()
     for (earlier, later), number in sorted(counts.across.items()):

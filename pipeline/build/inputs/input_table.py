@@ -4,9 +4,9 @@
     0       null  cats/1.jpg    48213  1.7e9     1.7e9     9f86…   (1.7e9, 1311)
 
 A file of the same size and `tag` is unchanged: a local file's tag is its ctime and inode, since `rsync` and `cp -p`
-preserve `modified`. Any other file is read. Keys contain `identity` in place of a file's time: a file of the remembered
-content keeps its identity, and `touch` changes no key; other content of that path and size gets a number from its
-digest. Objects of a store have an ETag or a generation as tag, and no digest.
+preserve `modified`; a store's object has an ETag or a generation, and no digest. Any other file is read. Keys contain
+`identity` in place of a file's time: a file of the remembered content keeps it, and `touch` changes no key; other
+content of that path and size gets a number from its digest.
 """
 
 import hashlib

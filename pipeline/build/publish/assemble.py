@@ -45,10 +45,9 @@ def assemble(
 ) -> Manifest:
     """Assembles a version from a finished job's shards and serving model; returns its manifest, to be written last.
 
-    It gets a name if `version` is empty, as it is unless its shards already lie in its folder, and the files of `more`.
-
-    Raises: UserError: the user's function made labels without a class. DatasetError, OSError, OutputError: a file of a
-    kept span is missing, or cannot be linked or copied.
+    It gets a name if `version` is empty, and the files of `more`. Raises: UserError: the user's function made labels
+    without a class. DatasetError, OSError, OutputError: a file of a kept span is missing, or cannot be linked or
+    copied.
     """
     assembled, layout = Path(results.context.assembled), results.context.layout
     version = version or publishing.version_name(results.plan.build_key)

@@ -85,7 +85,7 @@ def tft_files(results: Results, features: Mapping[str, Description]) -> Iterator
     for name, description in features.items():
         ids = description.ids.size if description.ids and description.ids.ignored is None else None
         sizes = {"": getattr(description, "buckets", ids), "missing": 2}
-        for part, stored in description.parts().items():
+        for part, stored in description.parts.items():
             if stored.dtype == "int64" and (count := sizes.get(part)):
                 domains[part_name(name, part)] = schema_pb2.IntDomain(min=0, max=count - 1, is_categorical=True)
     schema = schema_from_feature_spec(parsed, domains)

@@ -29,11 +29,7 @@ class EarlierVersions:
     plan: BuildPlan
 
     def take(self) -> Published | None:
-        """Judges the newest one, and makes it live if nothing breaches the gate.
-
-        Returns: None without one, or if `--again` repeats it. It may be held back: a rolled back version, or data of
-        long ago.
-        """
+        """Judges the newest one, and makes it live if nothing breaches the gate; None if it is to be built."""
         build, base, version = self.build, self.build.base, self.find()
         if version is None or build.repeats(version):
             return None

@@ -194,8 +194,7 @@ class Results:
 def collect(plan: BuildPlan, context: PlannedBuild, kept: Mapping[str, SpanFiles] = MappingProxyType({})) -> Results:
     """Reads a finished job's reports and reconciles them; adds those of the kept spans.
 
-    Raises: ReconcileError: rows were lost or counted twice. TooManyRejectsError: more rows were rejected than the spec
-    allows. NothingToPublishError: the train split is empty.
+    Raises: ReconcileError; TooManyRejectsError: more than the spec allows. NothingToPublishError: no row in `train`.
     """
     chunks, expected, shards = list[ChunkReport](), Counter[int](), dict[int, ShardReport]()
     for number, chunk in enumerate(reports.read_chunks(context.workspace, len(plan.chunks))):

@@ -1,8 +1,7 @@
 """A Flink cluster for a build: Beam's job server, and presets of jobs, which the user's options override.
 
-The job server, a Java process, takes a job from this process and submits it to a cluster. It is a child of this
-process, to end with it (`child_process`). It talks to one minor version of Flink. The Python SDK may be newer than the
-job server, since a build uses parts of the Java side that have not changed for years.
+The job server, a Java process, takes a job from this process, its parent, and submits it to a cluster of one minor
+version of Flink. The Python SDK may be newer: a build uses parts of the Java side that have not changed for years.
 
 >>> with_presets(["--parallelism=4"], {"parallelism": "8", "job_name": "a"})
 ['--job_name=a', '--parallelism=4']
@@ -244,10 +243,7 @@ def java_version(java: str) -> int:
 
 
 class JobServer:
-    """A job server, which runs until `stop` or the end of this process; its folder holds a log and temporary files.
-
-    `{port}` in its command stands for the port to listen on.
-    """
+    """A job server until `stop` or this process's end, with a folder; `{port}` in its command is where it listens."""
 
     def __init__(self, command: Sequence[str], folder: str) -> None:
         self._command, self._folder = command, Path(folder)
@@ -256,10 +252,7 @@ class JobServer:
         self.log = self._folder / "job-server.log"
 
     def start(self) -> None:
-        """Starts the server, unless it runs, and waits until it listens.
-
-        Raises: RunnerError: it ends early, or does not listen in time.
-        """
+        """Starts the server, unless it runs, and waits until it listens. Raises: RunnerError: it does not."""
         if self._process is not None and self._process.poll() is None:
             return
         port = free_port()

@@ -1,8 +1,5 @@
 r"""A build's job on a Flink cluster: the cluster's REST interface, the job by its name, and why it failed.
 
->>> FlinkRest("localhost:8081").overview().free_slots   # doctest: +SKIP
-4
-
 Beam's Java runner puts the worker's whole Python traceback into the message of a Java exception, below its frames.
 
 >>> trace = "Caused by: java.lang.IllegalStateException: call already closed\n\tat org.apache.beam.Fn(Fn.java:3)\n"
@@ -194,10 +191,10 @@ class FlinkJob:
         self.state = self.url = ""
 
     def poll(self) -> None:
-        """Reads the state; keeps a running job alive for `LIFE_SECONDS` more.
+        """Reads the state; keeps a running job alive for `LIFE_SECONDS` more, and cancels a restarted one.
 
-        Cancels a job that the cluster has restarted: the workers' memory still holds its first try, so the driver makes
-        a new attempt instead. Flink 1.19 ignores the setting against it.
+        The workers' memory still holds its first try, so the driver makes a new attempt. Flink 1.19 ignores the
+        setting.
         """
         for job in self._jobs():
             self.state, self.url = job.state, self.cluster.page(job.id)

@@ -1,11 +1,8 @@
 """Numbers and pixels of the train split: mean, variance and extremes; medians and quantiles. Exact in any order.
 
-Quantiles come from histograms (`pipeline.dataset.histogram`). Mean and variance are rounded only at the end, as by
-`math.fsum`.
-
-A float32 is a 24-bit integer times a power of two: the integers and their squares are summed for each exponent. Squares
-are summed in three parts, of the integer's upper and lower 12 bits: sums fit into 64 bits up to 5e11 values of one
-exponent.
+Quantiles come from histograms (`pipeline.dataset.histogram`). A float32 is a 24-bit integer times a power of two: the
+integers and their squares are summed for each exponent, squares in three parts, of the integer's upper and lower 12
+bits: sums fit into 64 bits up to 5e11 values of one exponent. Mean and variance are rounded only at the end.
 """
 
 import math

@@ -65,9 +65,9 @@ class Summary(ABC, Generic[Result]):
     def of_rows(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
         """Makes a table of keyed rows (`pipeline.build.worker.keyed_rows`), maybe none, in a thread of a worker.
 
-        The number of rows is `rows_at_once` or less: a constant, to be independent of sources' blocks. Appends the
-        rejects that it finds to a new list: the look keeps those that another attempt may be able to read, and the job
-        that writes the shards rejects the rows.
+        Takes `rows_at_once` rows or less, whatever the sources' blocks. Appends the rejects that it finds to a new
+        list: the look keeps those that another attempt may be able to read, and the job that writes the shards rejects
+        the rows.
         """
 
     @abstractmethod
@@ -75,10 +75,7 @@ class Summary(ABC, Generic[Result]):
         """Adds up one or more tables of `of_rows` or `add`, in any order."""
 
     def buckets(self, table: pa.Table) -> Buckets:
-        """Chooses the bucket of each row, 0 to `BUCKETS` - 1: rows that `add` or `reduce` must see together share one.
-
-        By default all rows are in the first one, which suits few rows.
-        """
+        """Chooses each row's bucket, 0 to `BUCKETS` - 1, for `add` and `reduce`; by default the first for all."""
         return np.zeros(table.num_rows, np.int64)
 
     def reduce(self, table: pa.Table) -> pa.Table:

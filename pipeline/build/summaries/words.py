@@ -69,9 +69,9 @@ class VocabularyOptions:
 
 
 def most_frequent(counts: Mapping[bytes, int], top_k: int | None, minimum_count: int) -> list[tuple[int, bytes]]:
-    """Returns the (count, word) pairs of a vocabulary: most frequent first, equal counts in descending byte order.
+    """Returns (count, word) pairs as `tft.vocabulary` does: most frequent first, then in descending byte order.
 
-    This is the order of tf.Transform's `tft.vocabulary`. Leaves out blank words and words with a line break.
+    Leaves out blank words and words with a line break.
     """
     pairs = (
         (count, word)
@@ -84,8 +84,7 @@ def most_frequent(counts: Mapping[bytes, int], top_k: int | None, minimum_count:
 def class_names(frequent: Sequence[bytes], kept: Sequence[bytes], most: int | None, order: str) -> list[bytes]:
     """Returns the names of a category by id: those of the version before keep their ids, even if the data lost them.
 
-    New names follow, up to `most` with the kept ones, out of `frequent`, the most frequent first, in the order
-    `alphabetical`, by Unicode's code points, or `frequency`.
+    New names follow, up to `most` in all, out of `frequent`, the most frequent first, `alphabetical` or by `frequency`.
     """
     known = set(kept)
     new = [name for name in frequent if name not in known]
@@ -156,10 +155,7 @@ class Vocabularies(CountedWords[dict[str, Vocabulary]]):
         return pa.concat_tables(tables)
 
     def reduce(self, table: pa.Table) -> pa.Table:
-        """Keeps the words that may be in a vocabulary, and for each feature a row of totals, without a word.
-
-        Its `count` is the count of all words, its `distinct` the number of distinct ones.
-        """
+        """Keeps the words that a vocabulary may have, and for each feature a row of totals, without a word."""
         parts = [CANDIDATES.empty_table()]
         for feature, own in by_feature(table):
             total = {"feature": feature, "word": None, "count": pc.sum(own["count"]).as_py(), "distinct": own.num_rows}

@@ -1,8 +1,7 @@
 """Chats to ids and a loss mask: messages of any notation, the model's template, its tokenizer.
 
 The mask is 1 where the loss counts. Spans of the assistant's text come from the template's generation blocks, or from
-prefixes: a chat's text up to a turn begins the text of the whole chat, and the header of an assistant's turn is what
-`add_generation_prompt` adds.
+prefixes: a chat's text up to a turn begins the text of the whole chat.
 
 >>> canonical('[{"from": "human", "value": "hi"}, {"from": "gpt", "value": "ho"}]').messages
 [{'role': 'user', 'content': 'hi'}, {'role': 'assistant', 'content': 'ho'}]
@@ -58,10 +57,9 @@ class EncodedChat:
 
 
 def canonical(text: str, roles: Mapping[str, str] | None = None) -> Chat:
-    """Reads the JSON of messages, or of an object of `messages` or Alpaca's fields, `prompt`, `system` and `tools`.
+    """Reads the JSON of messages, or of an object of `messages` or Alpaca's fields, `prompt`, `system`, `tools`.
 
     `roles` adds names. A prompt's messages come first, and are not trained; a system's text is the first message.
-
     Raises: ChatError: no message, an unknown role, or a message without text.
     """
     given = json.loads(text)
@@ -224,10 +222,7 @@ class ChatEncoder:
         self._tokenizer = TextTokenizer(learned.model or b"", options.tokenizer_options, options.model)
 
     def encode_batch(self, texts: Sequence[str]) -> list[EncodedChat | Fault]:
-        """Encodes chats, the JSON of `canonical`; an empty string has no ids.
-
-        Raises: UserError: the template does not tell the assistant's text.
-        """
+        """Encodes chats, the JSON of `canonical`; "" has no ids. Raises: UserError: as `trained_spans`."""
         rendered = list[tuple[str, Spans] | Fault]()
         roles, train = self._options.roles, self._options.train
         for text in texts:

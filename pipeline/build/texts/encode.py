@@ -1,10 +1,9 @@
 """Texts, pairs and chats as ids before the graph, by tokenizers that models bring: by the batch, in the worker.
 
-Keyed rows get a column of ids for each such feature, and one for each part that comes with them. The graph takes the
-ids; the parts replace those that the graph makes of the ids alone, as a client of the serving model sends them. So do
-labels of tokens, made with their text's ids: from a tag for each of its words, or from spans of its characters. Tokens
-and their places are encodings of the package `tokenizers`. Rows at fault become rejects, whose messages hold neither
-text nor unknown tags.
+Keyed rows get a column of ids for each such feature, and one for each part that comes with them, which replaces the
+graph's. So do labels of tokens, made with their text's ids: from a tag for each of its words, or from spans of its
+characters. Tokens and their places are encodings of the package `tokenizers`. Rows at fault become rejects, whose
+messages hold neither text nor unknown tags.
 
 >>> spread("B-PER", 3, "bio"), spread("S-PER", 3, "bioes")
 (['B-PER', 'I-PER', 'I-PER'], ['B-PER', 'I-PER', 'E-PER'])

@@ -1,8 +1,7 @@
 """Chat templates: Jinja in a sandbox with the settings of Hugging Face's `apply_chat_template`, without a clock.
 
 A template is a stranger's program. It has only the parts listed here, none of which draws or shows an address; what it
-repeats, compares and makes is counted in steps. `{% generation %}` blocks give the character spans of the assistant's
-text.
+repeats, compares and makes is counted in steps. `{% generation %}` blocks give the spans of the assistant's text.
 
 >>> source = "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %};{% endfor %}"
 >>> ChatTemplate(source).render([{"role": "assistant", "content": "hi"}])
@@ -276,11 +275,7 @@ def read_template(config: Mapping[str, Any], *, tools: bool = False) -> str | No
 
 
 def named_tokens(config: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the special tokens of a `tokenizer_config.json`, by name: `bos_token`, `eos_token`.
-
-    >>> named_tokens({"bos_token": "<s>", "eos_token": {"content": "</s>"}, "pad_token": None})
-    {'bos_token': '<s>', 'eos_token': '</s>'}
-    """
+    """Returns the special tokens of a `tokenizer_config.json`, by name: `bos_token`, `eos_token`."""
     named = {name: value for name, value in config.items() if name.endswith("_token")}
     found = {name: value.get("content") if isinstance(value, dict) else value for name, value in named.items()}
     return {name: token for name, token in found.items() if isinstance(token, str)}

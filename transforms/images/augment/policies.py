@@ -59,8 +59,7 @@ class Policy(Group):
     def chosen(self, choice: Floats, strength_bin: Floats, sign: Floats) -> Floats:
         """Makes the parameters of one operation an image, float64 [rows, WIDTH], from float64 [rows] each.
 
-        `choice` and `sign` are random numbers, `strength_bin` integers below `bins`; a sign below 0.5 negates signed
-        strengths.
+        `choice` and `sign` are random numbers, below 0.5 negative; `strength_bin` integers below `bins`.
         """
         every = operations(self)
         numbers = np.floor(choice * len(every))
@@ -100,7 +99,6 @@ class RandAugment(Policy):
 
     @property
     def lanes(self) -> int:
-        """The choice and sign of each operation."""
         return 2 * self.num_ops
 
     @property
