@@ -104,8 +104,7 @@ def _new_folder() -> Path:
         _remove_dead(Path(usual))
         while True:
             folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=usual))  # its mode is 0700
-            # The lock lasts until this process ends. The folder may be gone; or the file system lacks locks, and then a
-            # killed process's folder stays.
+            # The lock lasts until this process ends. Without locks in a file system, a killed process's folder stays.
             with suppress(OSError):
                 fcntl.flock(os.open(folder, FOLDER), fcntl.LOCK_EX)
             if folder.is_dir():  # else another process removed it before the lock

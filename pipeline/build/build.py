@@ -113,10 +113,7 @@ def _leased(build: Build) -> Iterator[tuple[Build, leases.Lease]]:
 
 
 def _publish(build: Build, lease: leases.Lease, *, alone: bool, keeps_spans: bool = True) -> Published:
-    """Plans, and takes an earlier version of the same key, or makes one.
-
-    Raises: OutputError: some rows beside all of them, or all beside some. NoSpaceError: the disk cannot hold the build.
-    """
+    """Takes an earlier version of the same key, or makes one. Raises: OutputError, NoSpaceError."""
     live, options = build.base.live, build.options
     if live is not None and bool(live.trial) != (options.limit is not None):
         holds = f"all rows in {live.version}, and --limit builds some"

@@ -15,15 +15,13 @@ from recordmill.transforms.base.kinds import read_descriptions
 from recordmill.transforms.base.stored import KEY, Stored, part_name
 
 CROISSANT = "croissant.json"
-TERMS = """
-    citeAs column equivalentProperty extract field fileObject fileProperty fileSet format includes isLiveDataset
+TERMS = """citeAs column equivalentProperty extract field fileObject fileProperty fileSet format includes isLiveDataset
     jsonPath key md5 parentField path recordSet references regex repeated replace samplingRate separator source
-    subField transform
-"""
+    subField transform""".split()
 CONTEXT: Json = {
     "@language": "en",
     "@vocab": "https://schema.org/",
-    **{term: f"cr:{term}" for term in TERMS.split()},
+    **{term: f"cr:{term}" for term in TERMS},
     "conformsTo": "dct:conformsTo",
     "cr": "http://mlcommons.org/croissant/",
     "data": {"@id": "cr:data", "@type": "@json"},

@@ -159,7 +159,6 @@ def examples(columns: Mapping[str, Ragged]) -> list[bytes]:
 
 
 def _features(name: bytes, column: Ragged) -> Iterator[bytes]:
-    """Yields each row's entry of a feature."""
     named, (values, splits), kind, packed = _field(FIRST, name), column, BYTES, b""
     if isinstance(values, np.ndarray):
         kind = NUMBERS[values.dtype.name]

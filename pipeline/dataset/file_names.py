@@ -148,10 +148,7 @@ def inner_paths(shard: Shard) -> tuple[str, ...]:
 
 
 def allow(manifest: Manifest, version: Location, files: Iterable[str] = ()) -> Manifest:
-    """Marks the roots of adopted files that readers may open; others are refused when a reader needs them.
-
-    `version` is the version's folder, and `files` are folders, files, globs or URLs that the caller allows.
-    """
+    """Marks the roots of adopted files that readers of a version's folder may open: own, remembered, or in `files`."""
     if not manifest.adopted:
         return manifest
     above, _, name = str(version).rpartition("/")[0].rpartition("/")

@@ -51,8 +51,7 @@ class Shard(Written):
     span: SpanName | None = None  # the span of its records (`Manifest.spans`), if the version has spans
     version: VersionName | None = None  # the version with file and index in its folder; None: this one
     root: str | None = None
-    """The folder or URL of an adopted file: somebody else's, never written; relative to the dataset's folder, or
-    absolute. Readers open only a `file_names.Allowed` one."""
+    """The folder or URL of an adopted file, never written, or below the dataset's; read if `file_names.Allowed`."""
     frames: Count | None = None  # the records of an adopted file: with the index, of any split
     kept: InnerPath | None = None
     """A bit for each record of an adopted file, the lowest first: 1 for those of the split; None: all are."""
@@ -153,8 +152,7 @@ class Manifest(Written):
     adopted: Json = field(default_factory=dict)
     """The folders of adopted files, and `key`, the records' feature with the key; empty for a built version."""
     packs: tuple[Pack, ...] = ()  # the lengths at which records are packed into rows, and their features
-    trial: Count = 0
-    """The approximate number of rows asked for; 0 for all."""
+    trial: Count = 0  # the approximate number of rows asked for; 0 for all
 
     @property
     def source_key(self) -> str:
@@ -204,7 +202,6 @@ class Manifest(Written):
         """Reads a parsed `dataset.json`. Raises: NewerFormatError; DatasetError: a wrong or missing value."""
         check_format(manifest, DEEP_FORMAT)
         read: Manifest = read_as(manifest, cls, "")
-        read_as(read.files, dict[str, _FileEntry], "files")
         _check_features(read)
         _check_shards(read)
         lengths = [pack.length for pack in read.packs]  # a shard may lack all indexes
@@ -300,8 +297,7 @@ def _read(folder: Location, name: str, most: int, from_json: Callable[[Any], _Re
 
 
 def _to_text(value: Json) -> str:
-    # Keys keep the spec's order, for people. ASCII, because a file's name may hold half a surrogate pair, invalid in
-    # UTF-8.
+    # Keys keep the spec's order. ASCII, because a file's name may hold half a surrogate pair, invalid in UTF-8.
     return json.dumps(value, indent=2, allow_nan=False, default=lambda part: part.to_json()) + "\n"
 
 
@@ -318,11 +314,6 @@ def _check_features(manifest: Manifest) -> None:
         padded = longest * item * math.prod(side for side in sides if type(side) is int)
         if padded > PADDED_BYTES.most:
             raise DatasetError(f"features.{name}: {PADDED_BYTES.beyond(padded)}")
-
-
-class _FileEntry(TypedDict):
-    bytes: Count
-    sha256: Sha256
 
 
 class _Described(TypedDict):

@@ -84,7 +84,6 @@ def _object(**fields: Any) -> Any:
 
 
 def _some(**fields: Any) -> Any:
-    """Makes the type of an object with any of these keys."""
     return TypedDict("_some", fields, total=False)
 
 
@@ -126,6 +125,7 @@ _DRIFT_FIGURES = _some(
 _BREACH = _object(rule=str, subject=str, figure=float, limit=float | None, detail=str)
 _GATE = _some(live=VersionName, figures=dict[str, dict[str, float]], breaches=list[_BREACH], not_compared=list[str])
 _PARTS = {
+    "files": dict[str, _object(bytes=Count, sha256=Sha256)],
     "adopted": _some(files=list[str], key=_object(names=list[str], dtype=str)),
     "features": dict[str, Any],
     "statistics": dict[str, _STATISTICS],

@@ -72,10 +72,7 @@ def check_inner(path: str) -> str:
 
 
 def locate(folder: str, path: str) -> str:
-    """Returns the path of a local file or folder listed by a version, with links resolved; it may be missing.
-
-    Raises: DatasetError: `path` leaves `folder`, by its text or by a symbolic link.
-    """
+    """Returns a listed local file's path, links resolved, maybe missing. Raises: DatasetError: it leaves `folder`."""
     full = os.path.join(folder, check_inner(path))
     parts = path.split("/")
     if not any(os.path.islink(os.path.join(folder, *parts[:depth])) for depth in range(1, len(parts) + 1)):
@@ -97,10 +94,7 @@ def real_place(root: str, path: str) -> str:
 
 
 def path_within(folder: str | Path, path: str) -> Path:
-    """Returns the path to write an untrusted name to, below a local folder, and makes its parent folders.
-
-    Raises: DatasetError: `path` leaves `folder`, by its text or by a symbolic link.
-    """
+    """Returns the path to write an untrusted name to, and makes its folders. Raises: DatasetError: it leaves."""
     full = Path(locate(str(folder), path))
     full.parent.mkdir(parents=True, exist_ok=True)
     return full
@@ -148,11 +142,7 @@ def _check_regular(path: str, state: os.stat_result) -> None:
 
 
 def read_inner(folder: Location, path: str, most: int | None = None) -> bytes:
-    """Reads the file at `path` in a version's folder.
-
-    Raises: DatasetError: the path leaves the folder, or the file is not regular, larger than `most` bytes, or
-    unreadable.
-    """
+    """Reads a file of a version's folder. Raises: DatasetError: outside, irregular, above `most` bytes, unreadable."""
     if isinstance(folder, Path):
         try:
             with open_file(locate(str(folder), path)) as file:

@@ -167,10 +167,7 @@ def profiles_of(data: bytes) -> dict[str, dict[str, FeatureProfile]]:
 
 
 def read_profiles(folder: Location, sha256: str | None = None) -> dict[str, dict[str, FeatureProfile]] | None:
-    """Reads the profiles of a version from its folder, or None; with the file's `sha256`, it must exist and match.
-
-    Raises: DatasetError: the file is broken, changed or unreadable.
-    """
+    """Reads a version's profiles, or None; with `sha256` the file must exist and match. Raises: DatasetError."""
     if sha256 is None and not (folder / FILE).is_file():
         return None
     data = read_inner(folder, FILE, MOST_BYTES) if sha256 is None else read_checked(folder, FILE, sha256, MOST_BYTES)
@@ -182,8 +179,7 @@ def read_profiles(folder: Location, sha256: str | None = None) -> dict[str, dict
 
 LENGTHS_BATCH = 32  # rows of a usual batch, padded to its longest row
 Lengths = dict[str, int]
-"""`rows`, their `ids`, the `longest` row's ids; `in_batches`: ids and padding in batches of 32 consecutive rows, each
-padded to its longest row; for packed texts `packed_rows`, the number of packed rows."""
+"""`rows`, their `ids`, the `longest` row's; `in_batches`: with padding in batches of 32 rows; maybe `packed_rows`."""
 
 
 def measure_lengths(lengths: npt.NDArray[np.int64]) -> Lengths:

@@ -88,10 +88,7 @@ def _frame_parts(record: bytes) -> tuple[bytes, bytes, bytes]:
 
 
 class ShardWriter:
-    """Writes a shard and its index, which appear at the end of a block without an error.
-
-    `create` opens a new file that appears atomically at the end of its block (`Store.create`).
-    """
+    """Writes a shard and its index, by `create` (`Store.create`), which appear after a block without an error."""
 
     def __init__(self, path: str, index: str, create: Create = replacing) -> None:
         self._path, self._index, self._create = path, index, create

@@ -138,17 +138,14 @@ def histogram(
     labels = [short(low) if low == high else f"{short(low)} to {short(high)}" for low, high in pairs]
     if is_cut:
         labels[0], labels[-1] = f"below {short(edges[1])}", f"{short(edges[-2])} or more"
-    series = tuple(Series(name, _binned(part, first, step, number)) for name, part in counted.items())
+    series = list[Series]()
+    for name, part in counted.items():
+        bins = np.floor(part.values / step + 1e-9).astype(np.int64) - first
+        counts = np.bincount(bins.clip(0, number - 1), part.counts, number)
+        series.append(Series(name, tuple(counts.astype(np.int64).tolist())))
     lacking = tuple((missing or {}).get(each.name, 0) for each in series)
     ticks = tuple((round(WIDTH * at / number, 1), short(edges[at])) for at in range(0, number, -(-number // TICKS)))
-    return HistogramChart(title, tuple(labels), ticks, series, note, lacking if any(lacking) else ())
-
-
-def _binned(values: Histogram, first: int, step: float, number: int) -> tuple[int, ...]:
-    bins = np.clip(np.floor(values.values / step + 1e-9).astype(np.int64) - first, 0, number - 1)
-    counts = np.zeros(number, np.int64)
-    np.add.at(counts, bins, values.counts)
-    return tuple(counts.tolist())
+    return HistogramChart(title, tuple(labels), ticks, tuple(series), note, lacking if any(lacking) else ())
 
 
 def short(number: float) -> str:

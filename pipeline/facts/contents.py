@@ -86,10 +86,7 @@ class Contents:
 
 
 def read_contents(dataset: DatasetVersion, sources: Path | None = None, most_word_bytes: int | None = None) -> Contents:
-    """Reads a version's facts; decodes a small sample of its images, and rejects if given the sources' folder.
-
-    Leaves out words if their files exceed `most_word_bytes` in all (None: never). Raises: DatasetError: damage.
-    """
+    """Reads a version's facts; leaves out words of more than `most_word_bytes`. Raises: DatasetError: damage."""
     facts = VersionFacts(dataset.folder, dataset.manifest)
     rejects, sample, pairs, damage = facts.rejects(SHOWN_REJECTS), None, dict[str, list[list[ShownRecord]]](), ""
     try:

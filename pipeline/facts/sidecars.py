@@ -25,10 +25,7 @@ from recordmill.transforms.base.stored import part_name
 CARD = "README.md"
 MOST_WORD_BYTES = 64 << 20  # larger vocabularies are left to `recordmill report`, to spare the driver's memory
 Sidecar = Callable[[Location, Manifest], bytes]
-"""Makes a version's file, from the folder of its shards and other files, and its manifest.
-
-The bytes are a function of both, without clock, path, and `version`, `sequence` and `gate`, which publishing decides.
-"""
+"""Makes a version's file from its folder and manifest alone, without `version`, `sequence` and `gate`."""
 
 
 def _report(folder: Location, manifest: Manifest) -> bytes:

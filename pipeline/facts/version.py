@@ -74,8 +74,10 @@ class VersionFacts:
             if description and (text := description.as_text) and statistics.get("lengths"):
                 lengths = describe_lengths(statistics["lengths"], max_length=text.max_length, packed=text.packed)
             learned = tuple(_statistics_words(name, description, statistics))
-            stored, is_label = stored_words(description, json), name == self.manifest.label
-            facts[name] = FeatureFacts(name, str(json.get("kind")), is_label, description, stored, learned, lengths)
+            sides = sides_words(json["shape"]) if isinstance(json.get("shape"), list) else ""
+            stored = description.words() if description else f"{json.get('stored', '')} {sides}".strip()
+            named = name, str(json.get("kind")), name == self.manifest.label
+            facts[name] = FeatureFacts(*named, description, stored, learned, lengths)
         return facts
 
     @cached_property
@@ -124,14 +126,6 @@ def packed_rows(manifest: Manifest) -> Iterator[tuple[str, str]]:
 
 SHOWN_BOUNDARIES, SHOWN_NAMES = 3, 10
 REMEDY = "to learn from the others alone, build without them by `analysis: refresh`"
-
-
-def stored_words(description: Description | None, json: Json) -> str:
-    """Describes a row's stored value: type and, for a list, length."""
-    if description is not None:
-        return description.words()
-    stored, shape = str(json.get("stored", "")), json.get("shape")
-    return f"{stored} {sides_words(shape)}".strip() if isinstance(shape, list) else stored
 
 
 def _statistics_words(name: str, description: Description | None, statistics: Json) -> Iterator[str]:

@@ -46,10 +46,8 @@ def stored_features(features: Mapping[str, Description], *, with_key: bool = Fal
 class Ragged(NamedTuple):
     """Lists of varying length, one a row: row i holds `values[splits[i] : splits[i + 1]]`."""
 
-    values: Any
-    """The concatenated values of all rows: an array, or a list of bytes."""
-    splits: npt.NDArray[np.int64]
-    """int64 [rows + 1], from 0, never falling: empty lists repeat a number."""
+    values: Any  # the concatenated values of all rows: an array, or a list of bytes
+    splits: npt.NDArray[np.int64]  # int64 [rows + 1], from 0, never falling: empty lists repeat a number
 
     def lengths(self) -> npt.NDArray[np.int64]:
         """Counts the values of each row: int64 [rows]."""
@@ -81,10 +79,8 @@ Column: TypeAlias = npt.NDArray[Any] | Bytes | Ragged
 class ArraySpec(NamedTuple):
     """Shape and dtype of an array in a batch; in `ragged` arrays the second dimension varies by row."""
 
-    shape: tuple[int | None, ...]
-    """Rows first; None varies by batch."""
-    dtype: str
-    """A NumPy name, `bfloat16`, or `bytes`: an object array of bytes, TensorFlow's strings."""
+    shape: tuple[int | None, ...]  # rows first; None varies by batch
+    dtype: str  # a NumPy name, `bfloat16`, or `bytes`: an object array of bytes, TensorFlow's strings
     ragged: bool = False
 
 
@@ -129,10 +125,8 @@ class FinishOptions:
     text_length: int | str | None = None
     """The length of padded texts: a number of ids, or `longest` for the batch's longest; by default the feature's
     `max_length`, else the batch's longest. Of several packs it chooses one."""
-    captions: str = "all"
-    """From rows with several texts: `all`, the `first`, or a `random` one, another each epoch."""
-    masks: bool = False
-    """Adds `<feature>_mask` to padded texts: bool, True for tokens."""
+    captions: str = "all"  # from rows with several texts: `all`, the `first`, or a `random` one, another each epoch
+    masks: bool = False  # adds `<feature>_mask` to padded texts: bool, True for tokens
 
     def __post_init__(self) -> None:
         for each in fields(self):

@@ -185,10 +185,7 @@ def _matrix(primaries: Primaries) -> Array:
 
 
 def made_profile(primaries: Primaries, curve: Curve) -> bytes:
-    """Makes a display profile (ICC.1, version 4) from primaries and one curve for all colours.
-
-    Raises: struct.error, ArithmeticError, ValueError: a number is out of range, or the primaries lie on one line.
-    """
+    """Makes a display profile (ICC.1) from primaries and a curve. Raises: struct.error, ArithmeticError, ValueError."""
 
     def fixed(numbers: Any) -> bytes:
         return struct.pack(f">{len(numbers)}i", *(round(65_536 * float(number)) for number in numbers))

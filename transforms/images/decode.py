@@ -66,10 +66,7 @@ def decode(data: Data, channels: int, out: Array | None = None, most: int = MOST
 
 
 def decode_planes(data: Data, pixel: str, channels: int, most: int = MOST_PIXELS) -> Array:
-    """Decodes a deep image's PNG (`image_stored.planes_of`): [height, width, channels] of the type `pixel`.
-
-    Raises: DecodeError: as `decode`, or it is no PNG of so many planes.
-    """
+    """Decodes a deep image's PNG: [height, width, channels] of the type `pixel`. Raises: DecodeError."""
     image, mode = _opened(data, ("PNG",), load=False), "L" if pixel == "uint8" else "I;16"
     _check_pixels(image.width * image.height, most)
     planes = planes_of(pixel, channels)

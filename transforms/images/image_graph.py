@@ -148,10 +148,7 @@ def features(description: ImageDescription, stored: Parts) -> Parts:
 
 
 def sequence_features(description: ImageSequenceDescription, stored: Parts) -> Parts:
-    """Decodes images, strings, ragged [rows, None]: uint8 or float32 [rows, images, height, width, channels].
-
-    Adds the part `length`, as `padded` does; masks have no channels. Raises: as `normalized_images`.
-    """
+    """Decodes ragged images [rows, None]: uint8 or float32 [rows, images, height, width, channels]; `length`."""
     encoded = stored[""]
     pixels = normalized_images(description, encoded.flat_values)[""]
     return padded(description, encoded.with_flat_values(pixels[..., 0] if description.is_mask else pixels))
@@ -224,7 +221,6 @@ def _or_zeros(description: AnyImages, row: tuple[tf.Tensor, tf.Tensor], shape: l
 
 
 def _decoded(description: AnyImages, stored: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
-    """Decodes one stored image, not raw: [height, width, channels] of the description's `pixel`."""
     if description.planes:
         return tf.ensure_shape(decode_planes(stored, description.pixel, description.shape[2]), description.shape)
     if description.encoding != "original":
@@ -252,10 +248,7 @@ NETPBM = {1: b"P5 ", 3: b"P6 "}  # PGM and PPM, by channels
 
 
 def unencoded(pixels: tf.Tensor, from_jpeg: tf.Tensor, options: "Image") -> tf.Tensor:
-    """Encodes an image, uint8 [height, width, channels], as `store` says, with JPEGs as Netpbm: a string scalar.
-
-    Shapes are static for `raw`; `from_jpeg`, for `auto`, is `was_jpeg` of the source.
-    """
+    """Encodes uint8 [height, width, channels] as `store` says, JPEG as Netpbm, `auto`'s if `from_jpeg`: a string."""
     netpbm = partial(_to_netpbm, options=options)
     ways: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {"raw": _to_raw, "png": _to_png, "jpeg": netpbm}
     if options.store == "auto":

@@ -127,7 +127,6 @@ def stated_frame(data: bytes, stated: str) -> str:
 
 
 def _check(header: Header, max_pixels: int) -> None:
-    """Refuses too many pixels or scans. Raises: ImageError: `too_many_pixels` or `too_slow`."""
     check_pixels(header.width, header.height, max_pixels)
     allowed = min(bounds.JPEG_SCANS.most, FULL_SCANS * max_pixels // (header.width * header.height))
     if header.scans > allowed:
@@ -179,10 +178,7 @@ def check_colours(data: bytes, form: str) -> None:
 
 
 def read_header(data: bytes) -> Header:
-    """Reads the header of an image's first frame, and counts the file's parts.
-
-    Raises: ImageError: `unsupported_format` or `too_slow`; no other, whatever the bytes.
-    """
+    """Reads a file's first header, and counts parts. Raises: ImageError: `unsupported_format` or `too_slow`."""
     form = format_of(data)
     if form is None:
         other = next((name for magic, name in OTHERS.items() if re.match(magic, data[:HEAD], re.DOTALL)), "no image")

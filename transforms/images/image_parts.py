@@ -167,10 +167,7 @@ def jpeg_parts(data: bytes, at: int | None = None) -> list[tuple[int, int]]:
 
 
 def check_exif(data: bytes | memoryview, pages: Sequence[int | None] = (None,)) -> None:
-    """Counts what Pillow reads of EXIF or a TIFF's pages, by default the first, by the offsets of their directories.
-
-    Raises: ImageError: `too_slow`; no other, whatever the bytes.
-    """
+    """Counts what Pillow reads of EXIF, or of a TIFF's pages, by default the first. Raises: ImageError: `too_slow`."""
     data, heads = memoryview(data), 0
     while data[:6] == EXIF:
         data, heads = data[6:], heads + 1
@@ -273,11 +270,7 @@ WEBP_FLAGS = 0x20 | 0x08 | 0x04  # VP8X's bits for a profile, EXIF and XMP
 
 
 def without_metadata(data: bytes) -> bytes:
-    """Returns a JPEG, PNG or WebP without metadata and trailing bytes; any other file unchanged.
-
-    Removes place, time, device, previews and colour profile, as files may be stored unchanged. The bytes that decode to
-    pixels stay.
-    """
+    """Returns a JPEG, PNG or WebP without metadata and trailing bytes, with the same pixels; others unchanged."""
     if data.startswith(JPEG):
         return JPEG[:2] + b"".join(_jpeg_pieces(data))
     if data.startswith(PNG):

@@ -80,10 +80,7 @@ class ImageReader:
         return {"": batch, "shape": sides} if None in self._stored else {"": batch}
 
     def sequences(self, encoded: Ragged, length: int | None) -> Array:
-        """Reads any number of images a row: [rows, length, height, width, channels], padded with zeros.
-
-        `length` None is the longest row's. Raises: RowError: bytes that do not fit the description.
-        """
+        """Reads images: [rows, length or longest, height, width, channels], padded with 0. Raises: RowError."""
         width = int(encoded.lengths().max(initial=0)) if length is None else length
         present = mask(encoded, width)
         batch = self._empty((*present.shape, *self._shape), self._dtype)  # type: ignore[arg-type] # sequences have a size
@@ -175,10 +172,7 @@ class ImageReader:
 
 
 def decoded(data: Data, described: Pixels, turn: int = 1, out: Array | None = None) -> Array:
-    """Decodes a stored image: [height, width, channels] of its `pixel`, in `out` if it can be.
-
-    An original is turned upright, by EXIF's orientation, and resized. Raises: DecodeError: damaged.
-    """
+    """Decodes a stored image, an original upright and resized: [height, width, channels]. Raises: DecodeError."""
     if described.encoding == "original":
         options = described.pixel_options
         return resize(decode_original(data, options, turn), options)

@@ -49,7 +49,7 @@ def placement(sides: Any, options: PixelOptions, xp: Any = np) -> Placement:
     """
 
     def divided(dividend: Any, divisor: Any) -> Any:
-        """Divides integers, rounded half up, at least 1."""
+        """Rounds half up, to at least 1."""
         return xp.maximum((2 * dividend + divisor) // (2 * divisor), 1)
 
     sides = xp.maximum(sides, 1)

@@ -151,12 +151,10 @@ class Image(Feature):
 
     @property
     def planes(self) -> int:
-        """The planes of a deep image; 0 for plain ones (`planes_of`)."""
         return planes_of(self.dtype, self.channels)
 
     @property
     def oriented(self) -> Literal["upright", "file"]:
-        """The frame of boxes, masks and points on it."""
         return self._frame
 
     def _wrong_size(self) -> Iterator[tuple[str, ...]]:
@@ -221,7 +219,6 @@ class Image(Feature):
 
     @cached_property
     def pixel_options(self) -> PixelOptions:
-        """The options from the file's bytes to the final pixels."""
         deep = {"fill": self.background, "background": (0, 0, 0)} if self.planes else {}
         around = None if self.planes or self.fit != "pad" else self.padding
         values = {**dict(self), "pixel": self.dtype, "padding": around, **deep}
@@ -239,7 +236,6 @@ class Image(Feature):
         return self.metadata == "strip" and (self.is_encoded or self.store == "original")
 
     def read_parts(self) -> tuple[str, ...]:
-        """Names `shape`, height and width, if images keep their sizes."""
         return super().read_parts() + (("shape",) if self.size is None else ())
 
     @property

@@ -58,7 +58,6 @@ class PixelOptions:
 
     @property
     def planes(self) -> int:
-        """The planes of a deep image; 0 for plain ones (`planes_of`)."""
         return planes_of(self.pixel, self.channels)
 
     @property
@@ -102,7 +101,6 @@ class Pixels(base.Description):
 
     @property
     def planes(self) -> int:
-        """The planes of a deep image; 0 for plain ones (`planes_of`)."""
         return planes_of(self.pixel, self.shape[2])
 
     @property

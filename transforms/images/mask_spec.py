@@ -74,7 +74,6 @@ class OfImage(Feature):
 
     @property
     def is_reference(self) -> bool:
-        """Whether the column refers to image files."""
         return self.draw is None
 
     @cached_property
@@ -90,7 +89,6 @@ class OfImage(Feature):
         return {name: getattr(self._image, name) for name in ("size", "shorter_side", "fit")} if self._image else {}
 
     def _pixels(self) -> dict[str, Any]:
-        """Returns the fields of the description for decoding."""
         shape = (*(self._sides().get("size") or (None, None)), 1)
         stored = {"stored": "bytes", "encoding": self.store, "shape": shape}
         return {**stored, "pixel": self.pixel, "dtype": self.pixel, "offset": (0.0,), "scale": (1.0,)}

@@ -111,10 +111,7 @@ def _area(source: int, target: int) -> Weights:
 
 
 def _kernel(kernel: Callable[[Array], Array], radius: float, antialias: bool, source: int, target: int) -> Weights:
-    """Weighs pixels by a kernel around each point, widened by the shrinking factor, cut at the edges.
-
-    In float32 as TensorFlow's ScaleAndTranslate, which selects the same pixels.
-    """
+    """Weighs pixels by a kernel, wider when shrinking, cut at edges, in float32 as TensorFlow's ScaleAndTranslate."""
     step = 1 / (np.float32(target) / np.float32(source))
     wider = max(step, np.float32(1)) if antialias else np.float32(1)
     center = (np.arange(target, dtype=np.float32) + np.float32(0.5)) * step

@@ -54,7 +54,6 @@ class Places(ListFeature):
 
     @property
     def numbers_of_object(self) -> int:
-        """The numbers of an object in the list."""
         return BOX_NUMBERS
 
     def check(self, features: Mapping[str, Feature]) -> None:
@@ -134,7 +133,6 @@ class Keypoints(Places):
 
     @property
     def count(self) -> int:
-        """The number of an object's points."""
         return self.points if isinstance(self.points, int) else len(self.points)
 
     @property

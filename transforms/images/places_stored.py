@@ -43,7 +43,6 @@ class PlacesDescription(base.ListDescription, _OfImage):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of an object's numbers."""
         return (BOX_NUMBERS,)
 
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[Any]:

@@ -86,7 +86,6 @@ class TextIds(Feature):
 
     @property
     def tokenizer_options(self) -> TokenizerOptions:
-        """The options of a library's tokenizer."""
         names = [each.name for each in fields(TokenizerOptions) if hasattr(self, each.name)]
         return TokenizerOptions(**{name: getattr(self, name) for name in names})
 

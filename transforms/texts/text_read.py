@@ -107,10 +107,7 @@ def one_text(description: TextsDescription, stored: Mapping[str, Any], shares: S
 
 
 def padded(rows: Ragged, length: int | None, padding: Any, empty: Empty) -> Array:
-    """Pads lists of values of any shape at the end, and cuts longer ones: [rows, length, …] of the values' dtype.
-
-    The default `length` is the longest list's, 0 for zero rows; `empty` allocates the result.
-    """
+    """Pads or cuts lists at the end to a length, by default the longest's: [rows, length, …] of the values' dtype."""
     width = int(rows.lengths().max(initial=0)) if length is None else length
     kept = cut(rows, width)
     return _filled(kept, empty((len(kept.splits) - 1, width, *kept.values.shape[1:]), kept.values.dtype), padding)

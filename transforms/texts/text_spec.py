@@ -184,10 +184,7 @@ class Tokenized(TextIds):
         return {option: path for option, path in given.items() if path is not None}
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        """Describes vocabulary and special ids by the vocabulary owner's statistics.
-
-        They are `vocabulary`, `words`; with a model also `model`, `special_ids` (`pipeline.build.analysis.tokenizers`).
-        """
+        """Describes vocabulary and special ids by the owner's statistics (`pipeline.build.analysis.tokenizers`)."""
         special = SpecialIds(**statistics["special_ids"]) if self.needs_model else self.special()
         tokens = kinds.BYTES if self.tokenizer == "bytes" else self.hash_buckets or statistics["words"]
         return self._describe(
@@ -265,7 +262,6 @@ class Text(Tokenized):
 
     @property
     def most_ids(self) -> int | None:
-        """The most ids of a record; None: any number."""
         return self.window.length if self.window else self.max_length
 
     @property

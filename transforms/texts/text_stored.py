@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.json_values import Count
 from recordmill.transforms.base import description as base
 
@@ -149,7 +150,6 @@ class TextDescription(base.Description):
         return DecodedText(kept, words, JOINED.get(self.joins or self.tokenizer, " ".join)(inner), length)
 
     def texts(self, ids: Any, lengths: Any, decoding: base.Decoding) -> list["DecodedText"]:
-        """Splits the concatenated ids of several texts."""
         each = np.split(ids, np.cumsum(lengths)[:-1]) if len(lengths) else []
         return [self.text(of_text.tolist(), decoding) for of_text in each]
 
@@ -266,8 +266,8 @@ KEYS = (
 """The keys of a message that are read, or that templates are known to read."""
 
 
-class ChatError(Exception):
-    """A chat cannot be stored: the code of its reject, and a message without its words."""
+class TextError(UserError):
+    """A text, pair or chat cannot be stored: the code of its reject, and a message without its words."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -286,7 +286,6 @@ class ChatDescription(TextDescription):
         return f"{super().words()}, with a loss mask"
 
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> "DecodedChat":
-        """Returns the text in runs of equal masks."""
         ids, mask = parts[""], parts[LOSS_MASK]
         stored = replace(self, padding_id=self.vocabulary_size)  # the id that pads batches may also end turns
         whole = stored.text(ids.tolist(), decoding)

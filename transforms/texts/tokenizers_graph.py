@@ -27,8 +27,7 @@ def text_ops() -> ModuleType:
     return tensorflow_text
 
 
-MARK = "\U0010ffff"
-"""A noncharacter. `lower` escapes it as itself with 1, and NUL as it with 0."""
+MARK = "\U0010ffff"  # a noncharacter: `lower` escapes it as itself with 1, and NUL as it with 0
 BEFORE_LOWER = ((MARK, MARK + "1"), (r"\x00", MARK + "0"), *zip("İĮÌÍĨ", ("i̇", "į", "ì", "í", "ĩ"), strict=True))
 AFTER_LOWER = ((MARK + "0", b"\0"), (MARK + "1", MARK))
 

@@ -45,10 +45,7 @@ GivenClasses = Annotated[
 
 
 def read_classes(path: str | Path) -> tuple[str, ...]:
-    r"""Reads a UTF-8 file of distinct class names, a line each, without blank lines; ends of lines: `\n` or `\r\n`.
-
-    Raises: ValueError: the file cannot be read or is invalid; the message names it.
-    """
+    """Reads a UTF-8 file of distinct class names, a line each, none blank. Raises: ValueError: it names the file."""
     try:
         text = Path(path).read_bytes().decode("utf-8-sig")
     except OSError as error:

@@ -48,10 +48,7 @@ def log(x: tf.Tensor) -> tf.Tensor:
 
 
 def log1p(x: tf.Tensor) -> tf.Tensor:
-    """Returns log(1 + x) of finite float64 values above -1 of any shape, as exact near 0 as elsewhere.
-
-    Adds the rounding error of 1 + x to its logarithm, to first order (as fdlibm's `log1p`).
-    """
+    """Returns log(1 + x) of float64 values above -1, as exact near 0, by adding 1 + x's rounding error (fdlibm)."""
     y = x + 1.0
     return log(y) + (x - (y - 1.0)) / y
 

@@ -245,7 +245,6 @@ class Raw(ListFeature):
         return self.many and super().varies
 
     def parts(self) -> tuple[str, ...]:
-        """Names none: the graph fills a missing value."""
         return ()
 
     def _column(self) -> Column:

@@ -124,7 +124,6 @@ class Scaled(base.Description):
 
     @property
     def scaled_by(self) -> Sequence[str]:
-        """The names of the statistics in the stored numbers."""
         return SCALED_BY[self.normalize]
 
     def type_words(self) -> str:

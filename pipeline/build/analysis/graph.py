@@ -92,10 +92,7 @@ def _read(planned: PlannedBuild, path: str) -> bytes:
 
 
 def make_preprocessing(context: PlannedBuild, found: LearnedAnalysis, folder: str) -> Preprocessing:
-    """Makes the `preprocessing_fn` of a build; writes its vocabulary files below a folder, local or at a URL.
-
-    The graph holds their folder's name: a hash of the content, to keep the graph's bytes reproducible.
-    """
+    """Makes a build's `preprocessing_fn`; its vocabularies' folder, local or a URL, is named by a hash."""
     words = {vocabulary_name(name): _lines(each) for name, each in found.vocabularies.items()}
     folder = f"{folder.rstrip('/')}/vocabularies-{hashlib.sha256(repr(words).encode()).hexdigest()[:32]}"
     tf.io.gfile.makedirs(folder)
@@ -153,11 +150,7 @@ def model_file(planned: PlannedBuild, owner: str) -> str:
 
 
 def keep_graph(planned: PlannedBuild, live: LiveAnalysis) -> str:
-    """Writes the version's graph into the workspace; returns the archive's name.
-
-    Raises: OutputError: a file contradicts the version's manifest. UnsafeGraphError: the graph could do more than
-    compute.
-    """
+    """Stores the version's graph; returns the archive's name. Raises: OutputError: damaged. UnsafeGraphError."""
     with tempfile.TemporaryDirectory(dir=planned.scratch) as folder:
         for name in graph.GRAPH_FOLDERS:
             os.mkdir(os.path.join(folder, name))
@@ -247,7 +240,6 @@ class OwnPreprocessing:
 
 
 def _why_not_stored(name: str, value: Any) -> str | None:
-    """Describes why a value cannot be stored; None if it can."""
     if name == KEY:
         return "is the name of every record's own key: rename it"
     if not is_name(name):

@@ -145,10 +145,7 @@ def _special(special: Mapping[str, int], size: int, options: Tokenized, where: s
 
 
 def training_words(texts: pa.Array, options: Tokenized) -> tf.Tensor:
-    """Returns the words of texts for training: UTF-8, with repeats, string [words].
-
-    Texts, or lists of texts, are strings or binary; leaves out missing ones, and list entries beyond `max_texts`.
-    """
+    """Returns the words of texts, or lists of them, for training: UTF-8, with repeats, string [words]."""
     if isinstance(options, Texts):
         texts = pc.list_flatten(pc.list_slice(texts, 0, options.max_texts, return_fixed_size_list=False))
     present = tf.constant(texts.drop_null().to_pylist(), tf.string)

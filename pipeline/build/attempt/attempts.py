@@ -57,12 +57,10 @@ class Kept:
 
     @property
     def bytes(self) -> int:
-        """The size of the finished shards in bytes."""
         return sum(shard.files.bytes for shard in self.shards.values())
 
     @cached_property
     def files(self) -> set[str]:
-        """The names of the finished shards' files."""
         return {path for shard in self.shards.values() for path in shard.files.paths}
 
     @cached_property
@@ -95,7 +93,6 @@ class Run:
     kept: Kept | None = None
 
     def is_there(self) -> bool:
-        """Whether the workspace still exists."""
         return self.workspace.read(build_folders.PLAN_FILE) is not None
 
     def remove(self) -> None:
@@ -118,11 +115,9 @@ class LocalPlace:
         self._folder.mkdir(parents=True, exist_ok=True)
 
     def runs(self) -> list[Run]:
-        """Lists the earlier attempts."""
         return [self._run(folder) for folder in build_folders.runs(self._folder)]
 
     def new_run(self) -> Run:
-        """Begins an attempt without earlier work."""
         folder = self._folder / _new_name()
         folder.mkdir(parents=True)
         return self._run(folder)
@@ -238,10 +233,7 @@ def begin(
     pieces: Sequence[Piece],
     is_doubtful: Callable[[Reject], bool] = lambda reject: False,
 ) -> Run:
-    """Begins an attempt with the finished work of an earlier one, or empty; the caller holds the output's lease.
-
-    Drops attempts at other chunks than `pieces`, or with a doubtful rejected row. Raises: OSError, OutputError.
-    """
+    """Begins an attempt with fitting finished work, or empty, under the output's lease. Raises: OSError, UserError."""
     place = (LocalPlace if is_local(output) else BucketPlace)(output, building, build_key)
     digest = hashlib.sha256(json.dumps(pieces).encode()).hexdigest()
     fitting, taken = list[Run](), None

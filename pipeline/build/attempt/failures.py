@@ -45,10 +45,7 @@ class DiskError(UserError):
 
 
 def disk_error(error: BaseException, folder: str) -> DiskError | None:
-    """Returns the error as one line with its file, or else the folder; None if no disk caused it.
-
-    Libraries and other processes keep only the operating system's words, in an error's text.
-    """
+    """Returns the error as one line with its file, or else the folder; None if no disk caused it."""
     chain: list[BaseException] = []  # with causes and contexts, the innermost first
     link: BaseException | None = error
     while link is not None and link not in chain:
@@ -92,10 +89,7 @@ class RejectPlaces:
             before[chunk.source, chunk.file] = None if base is None or count is None else base + count
 
     def of(self, number: int, position: int) -> tuple[str, int | None]:
-        """Returns the file of a chunk's position, below the folder of its source, and the line or record, from 1.
-
-        The line is None for a listing, or while unknown: a trial may skip an earlier part of the file.
-        """
+        """Returns a position's file, below its source's folder, and the line or record, from 1; None if unknown."""
         chunk, base = self._plan.chunks[number], self._bases[number]
         file, line = self._plan.sources[chunk.source].reader.locate(chunk, position)
         file = posixpath.join(self._plan.folders[chunk.source], file)
@@ -153,8 +147,7 @@ class Count:
 
     chunks_left: int = 0  # to read
     read: int = 0
-    examples: dict[str, Reject] = field(default_factory=dict)
-    """The first reject, by chunk and position, of each reason."""
+    examples: dict[str, Reject] = field(default_factory=dict)  # the first reject, by chunk and position, of each reason
     reasons: Counter[str] = field(default_factory=Counter)
 
     def add(self, reject: Reject) -> None:

@@ -49,7 +49,6 @@ DROPPED, MOVED = "decisions/dropped", "decisions/moved"  # folders of the chunks
 EXAMPLES = 5
 COUNTS = "digests/counts"  # the folder of record counts, by bucket
 NEAR = "reports/duplicates"  # the report on lookalike images, if the placement counted them
-MAX_KEY = 100
 Contents = Callable[[int], pa.Table]  # reads a contents file by number
 Json = dict[str, Any]
 BEST = ("hash", "sample", "to")  # of a cluster's first row: the key's hashes, the split
@@ -83,16 +82,12 @@ def dropped(members: pa.Table) -> pa.Table:
     alone = follows[out] < 0
     chunk, position = parts_of(rows[out])
     first_chunk, first_position = (np.where(alone, -1, part) for part in parts_of(follows[out]))
-    return pa.table(
-        [chunk, position, first_chunk, first_position], ["chunk", "position", "first_chunk", "first_position"]
-    )
+    names = ["chunk", "position", "first_chunk", "first_position"]
+    return pa.table([chunk, position, first_chunk, first_position], names)
 
 
 def leave_out(decided: pa.Table, rows: pa.Table) -> tuple[pa.Table, list[Reject], int]:
-    """Leaves out a chunk's keyed rows listed by its `dropped` table, which rises by position.
-
-    Returns the other rows, the rejects for rows that repeat the key of a dropped one, and the number of duplicates.
-    """
+    """Leaves out a chunk's `dropped` rows; also returns rejects of repeated keys, and the number of duplicates."""
     out = values(decided, "position")
     positions = rows["@position"].to_numpy()
     goes = np.isin(positions, out)
@@ -175,10 +170,7 @@ def moves(of_units: pa.Table, joined: pa.Table | None) -> pa.Table:
 
 
 def moves_of_chunks(moved: pa.Table, units: pa.Table) -> pa.Table:
-    """Lists each chunk's moves: `chunk`, `unit` and `split`, by chunk and unit.
-
-    `moved` are the moving units (`moves`); `units` has `unit` and `chunk` for each chunk with rows of a unit.
-    """
+    """Lists each chunk's moves by `chunk` and `unit`, with `split`, of the `unit` and `chunk` of rows."""
     targets, wanted = values(moved, "unit"), values(units, "unit")
     inside = np.isin(wanted, targets)
     found = np.unique(np.stack([values(units, "chunk")[inside].astype(np.uint64), wanted[inside]], axis=1), axis=0)
@@ -305,15 +297,14 @@ def manifest_entry(planned: PlannedBuild, span: str) -> Json:
     buckets = planned.bucket_range(span)
     contents = partial(contents_of_shard, workspace)
     content = content_features(planned.features, planned.schema)
-    entry: Json = {"action": options.action, "content": content}
-    entry["keys_across"] = read_counts(workspace, f"{COUNTS}/keys", buckets).groups
-    entry["exact"] = published(read_counts(workspace, f"{COUNTS}/exact", buckets), splits, contents)
-    if options.near:
-        counted = reports.read_report(workspace, NEAR) or published(
-            read_counts(workspace, f"{COUNTS}/near"), splits, contents
-        )
-        entry["near"] = {"distance": options.distance, **counted}
-    return entry
+    across = read_counts(workspace, f"{COUNTS}/keys", buckets).groups
+    exact = published(read_counts(workspace, f"{COUNTS}/exact", buckets), splits, contents)
+    entry = {"action": options.action, "content": content, "keys_across": across, "exact": exact}
+    if not options.near:
+        return entry
+    near = reports.read_report(workspace, NEAR)
+    near = near or published(read_counts(workspace, f"{COUNTS}/near"), splits, contents)
+    return entry | {"near": {"distance": options.distance, **near}}
 
 
 def read_counts(workspace: Store, name: str, buckets: range | None = None) -> ClusterCounts:
@@ -360,7 +351,7 @@ def keys_of(rows: Sequence[int], contents: Contents) -> dict[int, bytes]:
 
 def shown_key(key: bytes) -> str:
     """Returns a key for a message: one line, cut at 100 characters."""
-    return printable(key.decode("utf-8", "replace")).replace("\n", "\\n").replace("\t", "\\t")[:MAX_KEY]
+    return printable(key.decode("utf-8", "replace")).replace("\n", "\\n").replace("\t", "\\t")[:100]
 
 
 def refusal(planned: PlannedBuild, chunks: Sequence[Chunk], counts: ClusterCounts, contents: Contents) -> str:

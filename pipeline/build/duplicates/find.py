@@ -178,11 +178,7 @@ def looks_of(members: pa.Table) -> pa.Table:
 
 
 def find_links(looks: Iterable[pa.Table], distance: int, task: Task) -> pa.Table:
-    """Finds lookalikes among a task's pairs, with up to `distance` different bits of 64 per image.
-
-    `looks` are all tables of `looks_of`. Returns `first` and `second`, names of clusters: enough to join all linked
-    ones.
-    """
+    """Finds a task's lookalikes among all looks: `first` and `second`, enough names to join all linked clusters."""
     names, numbers = [np.empty(0, np.int64)], list[Numbers]()
     for table in looks:
         of_table = as_numbers(table["looks"])

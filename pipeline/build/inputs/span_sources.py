@@ -47,7 +47,6 @@ class SpanSource:
 
     @property
     def reader(self) -> SourceReader[Any]:
-        """The reader of the source."""
         return reader_of(self.source)
 
     @property

@@ -128,10 +128,7 @@ def _files(
 
 
 def _splits(results: Results, shards: Mapping[int, Shard], classes: int) -> Iterator[tuple[str, Split]]:
-    """Yields the splits with their shards, records by label if that has classes, and rows if some are several records.
-
-    Raises: UserError: the user's function made labels without a class.
-    """
+    """Yields the splits with shards, and records by label, if it has classes. Raises: UserError: a label has none."""
     layout = results.context.layout
     for split in layout.splits:
         of_all = results.counts.get(split, Counts())

@@ -84,8 +84,7 @@ class Results:
     plan: BuildPlan
     context: PlannedBuild
     chunks: list[ChunkReport]
-    shards: dict[int, ShardReport]
-    """By group; groups without rows are missing. Without spans they are small."""
+    shards: dict[int, ShardReport]  # by group; groups without rows are missing. Without spans they are small.
     counts: Mapping[str, Counts]  # of all shards, by split
     export: str  # the folder of the analysis's export
     statistics: dict[str, Json]  # the results of the analysis, by feature

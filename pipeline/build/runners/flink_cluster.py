@@ -32,23 +32,18 @@ POOL = re.compile(r"[\w.-]+:\d+")
 SHA256 = re.compile(r"[0-9A-Fa-f]{64}")
 SLOT_SECONDS = 180.0
 CACHE_MILLISECONDS = 5_000
-"""The life of an idle worker, which Beam keeps for a later step of the same job only. Steps follow one another sooner,
-except after a long sort; and it holds 0.3 GB or more while the next job's workers run."""
+"""The life of an idle worker, which Beam keeps for a later step of the same job only: it holds 0.3 GB or more."""
 ENVIRONMENT = ("environment_type", "environment_config", "environment_options")
 EXCHANGES = "execution_mode_for_batch"
-"""An option of the job server: with `BATCH` a job frees the slots of an ended step, for other jobs. Flink
-2 always does, and its job server may not know the option."""
+"""An option of the job server: with `BATCH` a job frees the slots of an ended step; Flink 2 always does."""
 CONFIGURATION = f"""\
 restart-strategy.type: none
 execution.attached: true
 execution.shutdown-on-attached-exit: true
 client.heartbeat.timeout: {round(1000 * LIFE_SECONDS)}
 """
-"""Flink's `config.yaml` for the jobs.
-
-Flink must not restart a job, because its workers' memory still holds the first try: the driver begins a new attempt
-instead. Flink 1.19 ignores this setting for batch jobs, so the driver watches for restarts, too. A job also ends if its
-driver shows no sign of life for a while: Flink checks that for a job attached to its client."""
+"""Flink's `config.yaml` for the jobs: no restart, because workers' memory still holds the first try (Flink 1.19 ignores
+this, so the driver watches, too); and an end without a sign of life of the attached client, the driver."""
 ATTEMPT = "RECORDMILL_ATTEMPT"
 """A variable of the workers' environment, different for each attempt: Flink reuses a dead worker's environment."""
 START_SECONDS = 120.0
@@ -113,10 +108,7 @@ class FlinkCluster:
         return with_presets(given, flink_presets(self.rest, self.options, option_names(given), job, attempt))
 
     def start(self) -> str:
-        """Starts the job server, unless it runs; returns its address.
-
-        Raises: RunnerError: the jar is missing or another, Java is missing, or the server does not start.
-        """
+        """Starts the job server, unless it runs; returns its address. Raises: RunnerError: it cannot start."""
         if self._server is None:
             java = find_java()
             java_version(java)
@@ -139,10 +131,7 @@ class FlinkCluster:
             self._folder.cleanup()
 
     def cancel_old_jobs(self, build_key: str, on_note: Callable[[str], None]) -> None:
-        """Cancels the jobs of a build that a dead driver left, and waits for their ends.
-
-        Raises: JobStillRunsError: a job did not end in time. FlinkError: the cluster does not answer.
-        """
+        """Cancels the jobs of a dead driver's build. Raises: JobStillRunsError, FlinkError."""
         end = time.monotonic() + (SLOT_SECONDS if self._has_answered else 0)
         while True:  # a cluster that answered before may be restarting its JobManager
             try:

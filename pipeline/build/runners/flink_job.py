@@ -191,11 +191,7 @@ class FlinkJob:
         self.state = self.url = ""
 
     def poll(self) -> None:
-        """Reads the state; keeps a running job alive for `LIFE_SECONDS` more, and cancels a restarted one.
-
-        The workers' memory still holds its first try, so the driver makes a new attempt. Flink 1.19 ignores the
-        setting.
-        """
+        """Reads the state; keeps a running job alive, and cancels a restarted one: memory holds its first try."""
         for job in self._jobs():
             self.state, self.url = job.state, self.cluster.page(job.id)
             if job.state not in ENDED and self.cluster.beat(job.id, LIFE_SECONDS):

@@ -48,8 +48,7 @@ class Summary(ABC, Generic[Result]):
     """A fact about the rows. Travels to workers, so it is plain, frozen and small."""
 
     name: ClassVar[str]  # names its files; unique in a look
-    rows_at_once: ClassVar[int] = 4096
-    """The most rows of one call of `of_rows`; fewer if rows are slow, such as images."""
+    rows_at_once: ClassVar[int] = 4096  # the most rows of one call of `of_rows`; fewer if rows are slow, such as images
     of_read_rows: ClassVar[bool] = False  # true: the driver needs it for the rows read, without those of kept spans
     planned: PlannedBuild
 
@@ -88,10 +87,7 @@ class Summary(ABC, Generic[Result]):
 
 
 def add_up(tables: Sequence[pa.Table], keys: Sequence[str], values: Mapping[str, str]) -> pa.Table:
-    """Adds up the rows of one or more tables of the same columns, grouped by the columns `keys`.
-
-    `values` are the other columns, each with an exact way to add it up: `sum` of whole numbers, `min` or `max`.
-    """
+    """Adds up rows of tables with equal `keys`; `values` are other columns, each with `sum`, `min` or `max`."""
     added = pa.concat_tables(tables).group_by(list(keys)).aggregate(list(values.items()))
     return added.select([*keys, *(f"{name}_{way}" for name, way in values.items())]).rename_columns([*keys, *values])
 

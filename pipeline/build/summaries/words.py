@@ -144,7 +144,6 @@ class Vocabularies(CountedWords[dict[str, Vocabulary]]):
         return sorted(counted, key=lambda name: features[name].counts == "names")
 
     def of_rows(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
-        """Counts the words, cut as by the graph."""
         train, tables = train_rows(self.planned, rows, self.features), [WORDS.empty_table()]
         for name in self.features:
             options = self.planned.features[name]
@@ -195,7 +194,6 @@ class TokenizerWords(CountedWords[dict[str, bytes]]):
         return self.planned.trained()
 
     def of_rows(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
-        """Counts a model's training words."""
         train, texts = train_rows(self.planned, rows, self.features), self.planned.texts()
         words = {name: training_words(train[name].combine_chunks(), texts[name]) for name in self.features}
         return pa.concat_tables(
