@@ -73,10 +73,7 @@ def waiting_pair() -> tuple[socket.socket, socket.socket]:
 
 
 def take_lock(descriptor: int, path: str | Path, folder: int | None = None) -> int | None:
-    """Locks an open file by flock until it is closed; closes it and returns None if that fails.
-
-    Another process may hold the lock, or may have removed or replaced the file at `path`, in a `folder` by descriptor.
-    """
+    """Flocks an open file until it is closed; None if `path`, in a `folder`, is locked, removed or replaced."""
     import fcntl  # not on Windows, where datasets are only read
 
     with suppress(BlockingIOError, FileNotFoundError):

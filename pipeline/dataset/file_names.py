@@ -25,16 +25,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from recordmill.pipeline.dataset import paths
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Location, Manifest, Shard
-from recordmill.pipeline.dataset.paths import (
-    ADOPT,
-    NO_PARTS,
-    OF_URLS,
-    check_place,
-    real_place,
-    user_cache,
-    write_atomically,
-)
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.safe_text import cut
 
@@ -124,9 +116,9 @@ def shard_paths(folder: str, shard: Shard) -> ShardPaths:
     kept, indexes = None if shard.kept is None else Place(own, shard.kept), tuple(Place(own, path) for path in packs)
     places = ShardPaths(Place(root, file), Place(own, index), kept, indexes)
     for place in (place for place in (*places[:3], *indexes) if place is not None):
-        check_place(*place)
+        paths.check_place(*place)
     if shard.root is not None and "://" not in root:
-        real_place(root, file)
+        paths.real_place(root, file)
     return places
 
 
@@ -160,7 +152,7 @@ def allow(manifest: Manifest, version: Location, files: Iterable[str] = ()) -> M
         root = shard.root or ""
         if not _is_absolute(root):
             if root != HERE:
-                check_place(dataset, root)
+                paths.check_place(dataset, root)
             return replace(shard, root=Allowed(real(dataset if root == HERE else f"{dataset}/{root}")))
         is_allowed = "\0" not in root and any(_holds(*place, real(root), shard.file) for place in places)
         return replace(shard, root=Allowed(real(root))) if is_allowed else shard
@@ -193,7 +185,8 @@ def _holds(folder: str, names: str, root: str, file: str) -> bool:
     if names:
         return root == folder and fnmatchcase(file, names)
     whole, place = f"{root}/", f"{folder.rstrip('/')}/"
-    special = OF_URLS & set(whole.removeprefix(place)) or NO_PARTS & set(root.partition("://")[2].split("/"))
+    parts = root.partition("://")[2].split("/")
+    special = paths.OF_URLS & set(whole.removeprefix(place)) or paths.NO_PARTS & set(parts)
     return whole.startswith(place) and not ("://" in root and special)
 
 
@@ -206,7 +199,7 @@ def sample(read: Callable[[int, int], bytes], size: int) -> str:
 def check_content(path: str, size: int, expected: str | None, read: Callable[[int, int], bytes]) -> None:
     """Compares an adopted file's `sample` with that of its adoption, if known. Raises: DatasetError."""
     if expected and sample(read, size) != expected:
-        raise DatasetError(f"{path} changed since it was adopted: {ADOPT}")
+        raise DatasetError(f"{path} changed since it was adopted: {paths.ADOPT}")
 
 
 def remember(dataset: str, roots: Iterable[str]) -> None:
@@ -214,7 +207,7 @@ def remember(dataset: str, roots: Iterable[str]) -> None:
     path, places = _note(dataset), {_real(root) for root in roots if _is_absolute(root)}
     with suppress(OSError):  # without a cache, `files=` allows them
         os.makedirs(path.parent, mode=0o700, exist_ok=True)
-        write_atomically(path, json.dumps(sorted({*places, *_remembered(dataset)})).encode())
+        paths.write_atomically(path, json.dumps(sorted({*places, *_remembered(dataset)})).encode())
 
 
 def _remembered(dataset: str) -> list[str]:
@@ -228,4 +221,4 @@ def _remembered(dataset: str) -> list[str]:
 
 def _note(dataset: str) -> Path:
     name = dataset if "://" in dataset else os.path.realpath(dataset)
-    return Path(user_cache(), "adopted", f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.json")
+    return Path(paths.user_cache(), "adopted", f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.json")

@@ -49,11 +49,7 @@ SIDECARS: Mapping[str, Sidecar] = {  # files by name, in the order of writing
 
 
 def with_sidecars(manifest: Manifest, assembled: Path, output: str) -> Manifest:
-    """Writes the sidecars of an unfinished version, and adds them to its manifest, which lists all other files.
-
-    `assembled` is the local folder of the files still missing in `output`. Raises: DatasetError: a shown file is
-    damaged. OSError: a file cannot be written.
-    """
+    """Writes the sidecars into `assembled`, and adds them to the manifest. Raises: DatasetError, OSError."""
     if manifest.adopted:  # `recordmill report` makes them
         return manifest
     stored = version_folder(open_location(output), manifest.version)

@@ -82,10 +82,7 @@ class VersionFacts:
 
     @cached_property
     def classes(self) -> tuple[Sequence[str], Mapping[str, Sequence[int]]] | None:
-        """The names of the label's classes and, by split, each one's records or occurrences; None if it is no category.
-
-        Raises: DatasetError: the names are damaged.
-        """
+        """The label's class names and, by split, their counts; None without. Raises: DatasetError: damage."""
         counted = {name: split.label_counts for name, split in self.manifest.splits.items() if split.label_counts}
         label = self.features.get(self.manifest.label or "")
         if not counted or label is None or label.description is None:

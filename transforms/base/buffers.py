@@ -80,11 +80,7 @@ class BatchMemory:
 
 
 def pixels_read_soon(shape: Sequence[int]) -> Array:
-    """Returns memory for decoded pixels to be read again at once: uint8 of a shape, uninitialized.
-
-    libjpeg-turbo writes rows at multiples of 32 bytes (16 without AVX2) past the processor's cache: `vmovntdq` in
-    jdcolext-avx2.asm. Rows beside a multiple save 6 to 10 % of an image's time.
-    """
+    """Returns memory for pixels, uint8, beside a multiple of 32: there libjpeg-turbo's rows stay in the cache."""
     size = math.prod(shape)
     memory = np.empty(size + STREAMED, np.uint8)
     start = (STREAMED // 4 - memory.__array_interface__["data"][0]) % STREAMED

@@ -89,10 +89,7 @@ class Feature(Options):
         return self.column or name
 
     def joined_columns(self, name: str) -> dict[str, tuple[str, Column]]:
-        """Returns the columns that make a value, by field, the first one first; empty if it is one.
-
-        Lists of numbers are joined value by value; others become objects of the fields.
-        """
+        """Returns the columns that make a value, by field, the first one first; empty if it is one."""
         return {}
 
     def check(self, features: Mapping[str, "Feature"]) -> None:

@@ -20,13 +20,7 @@ from recordmill.transforms.images import places_graph as places
 from recordmill.transforms.images.image_stored import AnyImages
 from recordmill.transforms.texts import text_graph as text
 from recordmill.transforms.texts.text_stored import TextDescription, TextsDescription, TokenLabelsDescription
-from recordmill.transforms.values.values_graph import (
-    list_features,
-    own_features,
-    prepare_names,
-    prepare_numbers,
-    prepare_raw,
-)
+from recordmill.transforms.values import values_graph as values
 
 if TYPE_CHECKING:
     from recordmill.transforms.images.mask_spec import Mask
@@ -158,12 +152,12 @@ KINDS: Mapping[str, Kind] = {
     "pair": Kind(text.prepare_pairs, text.features),
     "chat": Kind(text.prepare_chats, text.features),
     "token_labels": Kind(text.prepare_labels, text.features),
-    "category": Kind(prepare_names),
-    "categories": Kind(each(prepare_names), list_features),
-    "number": Kind(prepare_numbers),
-    "numbers": Kind(each(prepare_numbers), lambda description, stored: padded(description, stored[""])),
+    "category": Kind(values.prepare_names),
+    "categories": Kind(each(values.prepare_names), values.list_features),
+    "number": Kind(values.prepare_numbers),
+    "numbers": Kind(each(values.prepare_numbers), lambda description, stored: padded(description, stored[""])),
     "array": Kind(prepare_array, array_features),
-    "raw": Kind(prepare_raw, lambda each, stored: stored if each.length is None else padded(each, stored[""])),
-    "own": Kind(prepare_raw, own_features),  # the user's function makes what is stored
+    "raw": Kind(values.prepare_raw, lambda each, stored: stored if each.length is None else padded(each, stored[""])),
+    "own": Kind(values.prepare_raw, values.own_features),  # the user's function makes what is stored
 }
 """The graphs of kinds by name."""

@@ -125,10 +125,7 @@ def export_serving(export: str, descriptions: Features, inputs: Inputs, label: s
 
 
 def _signature(graph: TransformGraph, inputs: Inputs, wanted: Features) -> Callable[..., Any]:
-    """Makes a concrete function from these inputs, by name, to these features.
-
-    It omits features that need other inputs, such as a weight that the user's function computes from the label.
-    """
+    """Makes a function from inputs, by name, to features; omits those that need others, such as the label."""
 
     def serve(**raw: tf.Tensor) -> dict[str, tf.Tensor]:
         stored = graph({name: _joined(name, spec, raw) for name, spec in inputs.items()})

@@ -19,17 +19,10 @@ from functools import partial
 
 import tensorflow as tf
 
+from recordmill.transforms.images import properties_graph as properties
 from recordmill.transforms.images.image_header import PNG
 from recordmill.transforms.images.image_rules import is_transposed, luma, mirrored, padding_levels, placement, upright
 from recordmill.transforms.images.image_stored import SPARE, PixelOptions
-from recordmill.transforms.images.properties_graph import (
-    APART,
-    by_format,
-    contains,
-    is_jpeg,
-    jpeg_orientation,
-    other_orientation,
-)
 
 PNG_PALETTE, PNG_ALPHA = 3, 4  # palettes' colour type; the bit for an alpha channel
 RATIOS = (1, 2, 4, 8)
@@ -45,11 +38,11 @@ def decode(encoded: tf.Tensor, options: PixelOptions, orientation: tf.Tensor | N
     channels, background = options.channels, tuple(options.background)
     if options.planes:
         deep = decode_planes(encoded, options.pixel, channels)
-        turn = other_orientation(encoded) if orientation is None else orientation
+        turn = properties.other_orientation(encoded) if orientation is None else orientation
         return tf.cond(turn > 1, lambda: orient.python_function(deep, turn), lambda: deep)
     image = tf.cond(
-        is_jpeg(encoded),
-        lambda: _jpeg(encoded, jpeg_orientation(encoded) if orientation is None else orientation, options),
+        properties.is_jpeg(encoded),
+        lambda: _jpeg(encoded, properties.jpeg_orientation(encoded) if orientation is None else orientation, options),
         lambda: _other(encoded, orientation, channels, background),
     )
     return tf.ensure_shape(image, [None, None, channels])
@@ -62,7 +55,7 @@ def _upright(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
 @tf.function(
     autograph=False,
     input_signature=[tf.TensorSpec([None, None, None], tf.uint8), tf.TensorSpec([], tf.int32)],
-    experimental_attributes=APART,
+    experimental_attributes=properties.APART,
 )
 def orient(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
     """Turns an image, shape [h, w, channels], upright: the same shape, or [w, h, channels] for 5..8."""
@@ -76,7 +69,7 @@ def _jpeg(encoded: tf.Tensor, orientation: tf.Tensor, options: PixelOptions) -> 
         return _upright(_decode_jpeg(encoded, channels), orientation)
     shape = tf.io.extract_jpeg_shape(encoded)
 
-    @tf.function(autograph=False, experimental_attributes=APART)
+    @tf.function(autograph=False, experimental_attributes=properties.APART)
     def reduced(encoded: tf.Tensor, shape: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
         ways = [partial(_decode_jpeg, encoded, channels, ratio) for ratio in RATIOS]
         return tf.switch_case(_reduction(shape, orientation, options), ways)
@@ -117,13 +110,13 @@ def libjpeg(encoded: tf.Tensor, channels: int, ratio: int = 1) -> tf.Tensor:
     )
 
 
-@tf.function(autograph=False, experimental_attributes=APART)
+@tf.function(autograph=False, experimental_attributes=properties.APART)
 def _other(
     encoded: tf.Tensor, orientation: tf.Tensor | None, channels: int, background: tuple[int, int, int]
 ) -> tf.Tensor:
     png, webp = (partial(way, encoded, background) for way in (_decode_png, _decode_webp))
-    rgb = by_format(encoded, png, webp, partial(_decode_bmp, encoded))
-    turn = other_orientation(encoded) if orientation is None else orientation
+    rgb = properties.by_format(encoded, png, webp, partial(_decode_bmp, encoded))
+    turn = properties.other_orientation(encoded) if orientation is None else orientation
     return _upright(rgb if channels == 3 else _grey(rgb), turn)
 
 
@@ -142,7 +135,7 @@ def _decode_png(encoded: tf.Tensor, background: tuple[int, int, int]) -> tf.Tens
     head = _head(encoded, 26)
     depth, colour = head[24], head[25]
     # If `tRNS` occurs by chance, the slower branch gives the same pixels.
-    opaque = (colour < PNG_ALPHA) & ~contains(encoded, "tRNS")
+    opaque = (colour < PNG_ALPHA) & ~properties.contains(encoded, "tRNS")
     with_alpha = partial(_with_alpha, encoded, depth, colour, background)
     return tf.cond(opaque, lambda: tf.io.decode_png(encoded, channels=3), with_alpha)
 

@@ -14,14 +14,7 @@ from recordmill.transforms.base.arrays import ArrayLayout
 from recordmill.transforms.base.columns import Column, ColumnType
 from recordmill.transforms.base.description import Description
 from recordmill.transforms.base.feature import Feature, ListFeature, feature_named
-from recordmill.transforms.images.image_stored import (
-    MOST_BANDS,
-    PIXEL_BYTES,
-    ImageDescription,
-    ImageSequenceDescription,
-    PixelOptions,
-    planes_of,
-)
+from recordmill.transforms.images import image_stored as kinds
 
 Byte = Annotated[int, Field(ge=0, le=255, strict=True)]
 Side = Annotated[int, Field(ge=1, le=16_384, strict=True)]
@@ -40,9 +33,9 @@ OWN_SIDES = (480, 640)  # the height and width assumed for images that keep thei
 class Normalization(Options):
     """The mean and standard deviation per channel, for pixels from 0 to 1, or as they are in uint16 and float32."""
 
-    mean: tuple[Mean, ...] = Field(min_length=1, max_length=MOST_BANDS)
+    mean: tuple[Mean, ...] = Field(min_length=1, max_length=kinds.MOST_BANDS)
     """Subtracted from the channels."""
-    std: tuple[Deviation, ...] = Field(min_length=1, max_length=MOST_BANDS)
+    std: tuple[Deviation, ...] = Field(min_length=1, max_length=kinds.MOST_BANDS)
     """Divides the channels afterwards."""
 
 
@@ -87,7 +80,7 @@ class Image(Feature):
     or [channels, height, width]. None: the column holds files."""
     dtype: Literal["uint8", "uint16", "float32"] = "uint8"
     """The type of a pixel. uint16 and float32 take files of 9 to 16 bits or of floats, and keep every number."""
-    channels: int = Field(default=3, ge=1, le=MOST_BANDS, strict=True)
+    channels: int = Field(default=3, ge=1, le=kinds.MOST_BANDS, strict=True)
     """3: RGB; 1: greyscale; with another `dtype` or number, the bands of the file."""
     bands: tuple[Annotated[int, Field(ge=1, le=256, strict=True)], ...] | None = None
     """The file's bands to take, from 1, in this order; None: all."""
@@ -151,7 +144,7 @@ class Image(Feature):
 
     @property
     def planes(self) -> int:
-        return planes_of(self.dtype, self.channels)
+        return kinds.planes_of(self.dtype, self.channels)
 
     @property
     def oriented(self) -> Literal["upright", "file"]:
@@ -176,7 +169,7 @@ class Image(Feature):
     def _wrong_pixels(self) -> Iterator[tuple[str, ...]]:
         sides = self.shape or ()
         held = min(sides[0], sides[2]) if len(sides) == 3 else 1  # channels: the smaller of the first and the last side
-        allowed = held <= MOST_BANDS if self.bands else held in ((self.channels,) if self.planes else (1, 3))
+        allowed = held <= kinds.MOST_BANDS if self.bands else held in ((self.channels,) if self.planes else (1, 3))
         if sides and not allowed:
             wanted = f"[height, width], or with the {self.channels} `channels` as the last or the first side"
             yield f"should be {wanted}, got {list(sides)}", "shape"
@@ -218,12 +211,12 @@ class Image(Feature):
         return ("pixels",) if self.normalize == "dataset" else ()
 
     @cached_property
-    def pixel_options(self) -> PixelOptions:
+    def pixel_options(self) -> kinds.PixelOptions:
         deep = {"fill": self.background, "background": (0, 0, 0)} if self.planes else {}
         around = None if self.planes or self.fit != "pad" else self.padding
         values = {**dict(self), "pixel": self.dtype, "padding": around, **deep}
-        names = [each.name for each in fields(PixelOptions) if each.name in values]
-        return PixelOptions(**{name: values[name] for name in names})
+        names = [each.name for each in fields(kinds.PixelOptions) if each.name in values]
+        return kinds.PixelOptions(**{name: values[name] for name in names})
 
     @property
     def is_encoded(self) -> bool:
@@ -244,10 +237,10 @@ class Image(Feature):
         height, width = self.size or OWN_SIDES
         if self.size is None and self.shorter_side is not None:
             height, width = self.shorter_side, self.shorter_side * width // height
-        return height * width * self.channels * PIXEL_BYTES[self.dtype] * ENCODED_SHARE[self.store]
+        return height * width * self.channels * kinds.PIXEL_BYTES[self.dtype] * ENCODED_SHARE[self.store]
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return self._describe(ImageDescription, **self.pixels(statistics))
+        return self._describe(kinds.ImageDescription, **self.pixels(statistics))
 
     def pixels(self, statistics: dict[str, Any]) -> dict[str, Any]:
         """Returns the fields of the description for decoding and normalizing."""
@@ -308,7 +301,7 @@ class ImageSequence(Image, ListFeature):
         return value
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return self._describe(ImageSequenceDescription, **self.pixels(statistics), length=self.read_length)
+        return self._describe(kinds.ImageSequenceDescription, **self.pixels(statistics), length=self.read_length)
 
 
 def image_named(name: str, features: Mapping[str, Feature], wanted: str, oriented: Literal["upright", "file"]) -> Image:

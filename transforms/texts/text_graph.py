@@ -11,14 +11,7 @@ import tensorflow as tf
 
 from recordmill.transforms.base.description import SpecialIds
 from recordmill.transforms.base.graph import Context, Parts, Prepared, Statistics, Stored, cut
-from recordmill.transforms.texts.text_stored import (
-    LOSS_MASK,
-    TYPES,
-    WINDOW_PARTS,
-    TextDescription,
-    TextsDescription,
-    TokenLabelsDescription,
-)
+from recordmill.transforms.texts import text_stored as kinds
 from recordmill.transforms.texts.tokenizers_graph import clean, tokenize
 
 if TYPE_CHECKING:
@@ -69,7 +62,7 @@ def prepare(options: "Tokenized", column: tf.Tensor, context: Context) -> Prepar
 def prepare_chats(options: "Chat", column: tf.RaggedTensor, context: Context) -> Prepared:
     """Stores a chat's ids, ragged [rows, None], and a mask of zeros: a step before the graph makes both."""
     return Prepared(
-        lambda _: {"": tf.identity(column), LOSS_MASK: column.with_flat_values(tf.zeros_like(column.flat_values))}
+        lambda _: {"": tf.identity(column), kinds.LOSS_MASK: column.with_flat_values(tf.zeros_like(column.flat_values))}
     )
 
 
@@ -84,7 +77,7 @@ def prepare_pairs(options: "Pair", column: tf.RaggedTensor, context: Context) ->
     at = tf.where(since < 0, tf.minimum(place, before), before + 1 + more)
     types = tf.gather([*chain.from_iterable(context.learned.types)], at)
     types = column.with_flat_values(tf.cast(types, tf.int64))
-    return Prepared(lambda _: {"": tf.identity(column), TYPES: types})
+    return Prepared(lambda _: {"": tf.identity(column), kinds.TYPES: types})
 
 
 def prepare_labels(options: "TokenLabels", column: None, context: Context) -> Prepared:
@@ -97,7 +90,7 @@ def prepare_labels(options: "TokenLabels", column: None, context: Context) -> Pr
 def _with_lengths(ids: tf.RaggedTensor, options: "Tokenized") -> dict[str, Stored]:
     """Returns ids, and each text's length if it is wanted; with windows, the zeros of a single one."""
     lengths = ids.row_lengths()
-    windows = {} if options.windows is None else dict.fromkeys(WINDOW_PARTS, tf.zeros_like(lengths))
+    windows = {} if options.windows is None else dict.fromkeys(kinds.WINDOW_PARTS, tf.zeros_like(lengths))
     return {"": ids, **windows} | ({"length": lengths} if "length" in options.library_parts else {})
 
 
@@ -117,7 +110,7 @@ def surround(ids: tf.RaggedTensor, special: SpecialIds) -> tf.RaggedTensor:
     return tf.RaggedTensor.from_row_splits(stitched, splits, validate=False)
 
 
-def features(description: TextDescription | TokenLabelsDescription, stored: Parts) -> Parts:
+def features(description: kinds.TextDescription | kinds.TokenLabelsDescription, stored: Parts) -> Parts:
     """Pads to int64 ids of shape [rows, max_length], by default the longest row's length.
 
     The part `length`, int64 [rows], is unchanged. Packed rows are [rows, packed]; their parts `segments` (1 for a row's
@@ -177,7 +170,7 @@ def cut_each(stored: Parts, length: int) -> Parts:
     return {"": of_rows, "lengths": lengths.with_flat_values(kept.row_lengths())}
 
 
-def texts_features(description: TextsDescription, stored: Parts) -> Parts:
+def texts_features(description: kinds.TextsDescription, stored: Parts) -> Parts:
     """Pads all texts of each row, none longer than `max_length`: int64 ids [rows, texts, max_length].
 
     By default sides are the longest's. `lengths`, int64 [rows, texts], are each text's ids, 0 as padding; `length`,
@@ -191,7 +184,7 @@ def texts_features(description: TextsDescription, stored: Parts) -> Parts:
     return padded | ({"length": lengths.row_lengths()} if description.texts_per_row == "varying" else {})
 
 
-def first_text(description: TextsDescription, stored: Parts) -> Parts:
+def first_text(description: kinds.TextsDescription, stored: Parts) -> Parts:
     """Returns each row's first text in the form of a single one; an empty text, with begin and end, if it has none."""
     ids, lengths = stored[""], stored["lengths"]
     ends = ids.row_starts() + tf.reduce_sum(lengths[:, :1], axis=1)

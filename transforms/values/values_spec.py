@@ -13,14 +13,7 @@ from recordmill.transforms.base.arrays import ArrayDescription, ArrayLayout
 from recordmill.transforms.base.columns import Column, ColumnType
 from recordmill.transforms.base.description import Description
 from recordmill.transforms.base.feature import Feature, ListFeature
-from recordmill.transforms.values.values_stored import (
-    MISSING,
-    SCALED_BY,
-    SMALLEST,
-    NumberDescription,
-    NumbersDescription,
-    RawDescription,
-)
+from recordmill.transforms.values import values_stored as kinds
 
 
 def to_float32(value: float) -> float:
@@ -32,8 +25,8 @@ def to_float32(value: float) -> float:
 
 
 def _fits(value: float) -> float:
-    if value and abs(to_float32(value)) < SMALLEST:
-        raise ValueError(f"should be 0 or at least {SMALLEST:.4g} away from it, got {value:g}")
+    if value and abs(to_float32(value)) < kinds.SMALLEST:
+        raise ValueError(f"should be 0 or at least {kinds.SMALLEST:.4g} away from it, got {value:g}")
     return value
 
 
@@ -117,7 +110,7 @@ class ScaledFeature(Feature):
             return imputed
         if self.quantiles is not None:
             return "boundaries", *imputed
-        return tuple(dict.fromkeys([*SCALED_BY[self.normalize], *imputed]))
+        return tuple(dict.fromkeys([*kinds.SCALED_BY[self.normalize], *imputed]))
 
     @property
     def learns(self) -> Sequence[str]:
@@ -158,8 +151,8 @@ class Number(ScaledFeature):
         return self.impute if self.optional else None
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        indicator = self.indicator if self.optional else None
-        return self._describe(NumberDescription, **self.scaling(statistics), impute=self.imputed, indicator=indicator)
+        missing = {"impute": self.imputed, "indicator": self.indicator if self.optional else None}
+        return self._describe(kinds.NumberDescription, **self.scaling(statistics), **missing)
 
 
 class Numbers(ListFeature, ScaledFeature):
@@ -168,7 +161,7 @@ class Numbers(ListFeature, ScaledFeature):
     kind: Literal["numbers"]
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return self._describe(NumbersDescription, **self.scaling(statistics), length=self.read_length)
+        return self._describe(kinds.NumbersDescription, **self.scaling(statistics), length=self.read_length)
 
 
 MOST_BYTES = 64 << 20  # 64 MiB, as of a text
@@ -238,7 +231,7 @@ class Raw(ListFeature):
 
     @property
     def fill(self) -> Any:
-        return [] if self.many else MISSING[self.type]
+        return [] if self.many else kinds.MISSING[self.type]
 
     @property
     def varies(self) -> bool:
@@ -251,5 +244,5 @@ class Raw(ListFeature):
         return replace(super()._column(), type=COLUMN_TYPES[self.type], many=self.many)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        length = self.read_length if self.many else None
-        return self._describe(RawDescription, stored=self.type, length=length, optional=False)  # the graph fills it
+        length = self.read_length if self.many else None  # the graph fills an optional one
+        return self._describe(kinds.RawDescription, stored=self.type, length=length, optional=False)

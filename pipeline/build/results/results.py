@@ -8,12 +8,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from recordmill.pipeline.build.attempt.failures import RejectLimits, RejectPlaces, by_frequency, leave
-from recordmill.pipeline.build.base.live_analysis import (
-    SpanFiles,
-    add_up_duplicates,
-    published_path,
-    shards_by_group,
-)
+from recordmill.pipeline.build.base.live_analysis import SpanFiles, add_up_duplicates, published_path, shards_by_group
 from recordmill.pipeline.build.context import reports
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import unpack_graph

@@ -172,7 +172,7 @@ def _template(options: ChatFeature, learned: Learned) -> "ChatTemplate":
 
 
 def trained_spans(template: "ChatTemplate", chat: Chat, train: str) -> tuple[str, Spans]:
-    """Renders a chat; also returns the spans to train on. Raises: TextError; UserError: they cannot be told."""
+    """Renders a chat; also returns the spans to train on. Raises: TextError; UserError: a template hides them."""
     rendered = template.render(chat.messages, chat.tools)
     turns = [place for place, message in enumerate(chat.messages) if message["role"] == "assistant"]
     left = [place for place in turns if any(chat.messages[place].get(name) == 0 for name in TRAINED)]

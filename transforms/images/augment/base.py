@@ -261,10 +261,7 @@ def fill_levels(fill: Fill, channels: int) -> list[int]:
 
 
 def draw_part(area: tuple[float, float], aspect: tuple[float, float], uniforms: Floats) -> Floats:
-    """Draws parts, float64 [rows, 4], from random numbers, float64 [rows, 4].
-
-    A row has a part's height and width relative to the root of the image's area, and its offsets as shares of the room.
-    """
+    """Draws a part's sides, by the root of the image's area, and offsets, as shares of the room: float64 [rows, 4]."""
     share = drawn(area, uniforms[:, 0])
     ratio = np.exp(drawn((math.log(aspect[0]), math.log(aspect[1])), uniforms[:, 1]))
     return np.column_stack([np.sqrt(share / ratio), np.sqrt(share * ratio), uniforms[:, 2:]])

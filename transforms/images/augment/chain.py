@@ -96,10 +96,7 @@ def lanes(augmentations: Sequence[Augmentation]) -> int:
 
 
 def parameters(augmentations: Sequence[Augmentation], uniforms: Floats) -> Floats:
-    """Makes parameters, float64 [rows, numbers] of all changes, from random numbers, float64 [rows, lanes] in [0, 1).
-
-    Raises: ValueError: not `lanes` numbers a row.
-    """
+    """Makes parameters, float64 [rows, numbers], from `lanes` random numbers in [0, 1). Raises: ValueError: others."""
     if uniforms.shape[1:] != (lanes(augmentations),):
         raise ValueError(f"random numbers of shape {uniforms.shape}; give [rows, {lanes(augmentations)}]")
     drawn, lane = [np.empty((len(uniforms), 0))], 0

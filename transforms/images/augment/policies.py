@@ -57,10 +57,7 @@ class Policy(Group):
         """Chooses operations, by `chosen`."""
 
     def chosen(self, choice: Floats, strength_bin: Floats, sign: Floats) -> Floats:
-        """Makes the parameters of one operation an image, float64 [rows, WIDTH], from float64 [rows] each.
-
-        `choice` and `sign` are random numbers, below 0.5 negative; `strength_bin` integers below `bins`.
-        """
+        """Makes parameters, float64 [rows, WIDTH], from random numbers and `strength_bin`, float64 [rows] each."""
         every = operations(self)
         numbers = np.floor(choice * len(every))
         drawn = np.zeros((len(choice), WIDTH))
