@@ -73,7 +73,7 @@ def waiting_pair() -> tuple[socket.socket, socket.socket]:
 
 
 def take_lock(descriptor: int, path: str | Path, folder: int | None = None) -> int | None:
-    """Flocks an open file until it is closed; None if `path`, in a `folder`, is locked, removed or replaced."""
+    """Locks an open file; closes it and returns None if `path`, in `folder`, is locked, removed or replaced."""
     import fcntl  # not on Windows, where datasets are only read
 
     with suppress(BlockingIOError, FileNotFoundError):

@@ -82,7 +82,7 @@ class Histogram:
         return (low + high) / 2
 
     def boundaries(self, buckets: int) -> list[float]:
-        """Returns the distinct lower bounds of `buckets` equal buckets but the first; none below is empty."""
+        """Returns the lower bounds of `buckets` equal buckets but the first, distinct, without empty ones."""
         count = int(self.counts.sum())
         if not count:
             return []

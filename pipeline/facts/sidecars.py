@@ -89,10 +89,7 @@ class _Uploading:
 
 
 MOST_NAMES = 1000  # classes named on a card; beyond, it gives the number
-_SIZES = (
-    *("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M"),
-    *("100M<n<1B", "1B<n<10B", "10B<n<100B", "100B<n<1T"),
-)
+_SIZES = "n<1K 1K<n<10K 10K<n<100K 100K<n<1M 1M<n<10M 10M<n<100M 100M<n<1B 1B<n<10B 10B<n<100B 100B<n<1T".split()
 _DTYPES = {"bytes": "binary", "int64": "int64", "float32": "float32"}
 _TASKS: tuple[tuple[str, set[str], set[str] | None], ...] = (
     ("keypoint-detection", {"keypoints"}, None),

@@ -80,7 +80,7 @@ class BatchMemory:
 
 
 def pixels_read_soon(shape: Sequence[int]) -> Array:
-    """Returns memory for pixels, uint8, beside a multiple of 32: there libjpeg-turbo's rows stay in the cache."""
+    """Returns uint8 memory beside a multiple of 32 bytes, where libjpeg-turbo's rows stay in the cache."""
     size = math.prod(shape)
     memory = np.empty(size + STREAMED, np.uint8)
     start = (STREAMED // 4 - memory.__array_interface__["data"][0]) % STREAMED

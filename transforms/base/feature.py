@@ -117,9 +117,7 @@ class Feature(Options):
 
     def parts(self) -> tuple[str, ...]:
         """Names the tensors stored with the feature as `<feature>_<part>`."""
-        names = ("indicator", "keep_length", "optional", "shape", "window")
-        given = {name: getattr(self, name, None) for name in names}
-        described = {**given, "stored": "bytes", "encoding": getattr(self, "store", None)}
+        described = {**dict(self), "stored": "bytes", "encoding": getattr(self, "store", None)}
         return tuple(description_of(self.kind).parts_of(described))[1:]
 
     def read_parts(self) -> tuple[str, ...]:

@@ -79,7 +79,7 @@ def loss_words(counts: Mapping[str, int]) -> Iterator[tuple[str, str]]:
 def losses(
     data: bytes, form: str, options: PixelOptions = DEFAULTS, stated: str = "", oriented: str = "upright"
 ) -> tuple[str, ...]:
-    """Names a checked file's losses; `stated` sides are in the frame `oriented` or not. Raises: as `check_header`."""
+    """Names the losses of a file with a checked header, and an annotation's sides and frame. Raises: ImageError."""
     found: set[str | bytes] = {*READERS[form](data)} if form in READERS else set()
     if stated:
         found.add(FRAMES.get((image_header.stated_frame(data, stated), oriented), ""))
@@ -230,7 +230,7 @@ def is_from_white(data: bytes, at: int | None = None) -> bool:
 
 
 def deep_numbers(data: bytes, form: str) -> tuple[str, int] | None:
-    """Returns `numbers_of` a file's first page that is no picture of 8 bits, nor a PNG's; None for others."""
+    """Returns `numbers_of` a first page that 8-bit grey or RGB cannot hold; None for pictures, as a colour PNG."""
     with suppress(ImageError):
         page = next(image_parts.tiff_pages(data), (0, None))[1] if form == "TIFF" else None
         kind, bands = numbers_of(data, form, page)

@@ -148,7 +148,7 @@ def features(description: ImageDescription, stored: Parts) -> Parts:
 
 
 def sequence_features(description: ImageSequenceDescription, stored: Parts) -> Parts:
-    """Decodes ragged images [rows, None]: uint8 or float32 [rows, images, height, width, channels]; `length`."""
+    """Decodes lists of images: uint8 or float32 [rows, images, height, width, channels], and the part `length`."""
     encoded = stored[""]
     pixels = normalized_images(description, encoded.flat_values)[""]
     return padded(description, encoded.with_flat_values(pixels[..., 0] if description.is_mask else pixels))
@@ -248,7 +248,7 @@ NETPBM = {1: b"P5 ", 3: b"P6 "}  # PGM and PPM, by channels
 
 
 def unencoded(pixels: tf.Tensor, from_jpeg: tf.Tensor, options: "Image") -> tf.Tensor:
-    """Encodes uint8 [height, width, channels] as `store` says, JPEG as Netpbm, `auto`'s if `from_jpeg`: a string."""
+    """Encodes uint8 [height, width, channels] by `store`; JPEGs, of `auto` if `from_jpeg`, as Netpbm."""
     netpbm = partial(_to_netpbm, options=options)
     ways: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {"raw": _to_raw, "png": _to_png, "jpeg": netpbm}
     if options.store == "auto":

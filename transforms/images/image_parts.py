@@ -183,10 +183,9 @@ def check_exif(data: bytes | memoryview, pages: Sequence[int | None] = (None,)) 
                     break
                 held += size
                 numbers += 1 if kind in BYTES else values if size else 0
-                if kind not in BYTES:
-                    if tag in INNER and values == 1 and TYPES.get(kind, "-") in "BHIbhiQ":
-                        inner = struct.unpack_from(order + TYPES[kind], field)[0]
-                        places += [inner] if inner not in places else []
+                if tag in INNER and values == 1 and kind not in BYTES and TYPES.get(kind, "-") in "BHIbhiQ":
+                    inner = struct.unpack_from(order + TYPES[kind], field)[0]
+                    places += [inner] if inner not in places else []
         bounds.EXIF_TAGS.check(tags // len(pages))
         bounds.EXIF_SHARED.check(held - len(data))
         bounds.EXIF_NUMBERS.check(numbers)

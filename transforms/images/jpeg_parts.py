@@ -60,7 +60,7 @@ class JpegLayout:
         return -(-self.height // self.unit[0]), -(-self.width // (self.unit[1] * self.interval))
 
     def part(self, data: bytes | memoryview, window: Window) -> JpegPart | None:
-        """Cuts out the segments that a window touches; None if damaged, all are needed, or it is outside."""
+        """Cuts out the segments that a window touches; None if markers do not fit, all are needed, or none."""
         high, step = self.unit[0], self.unit[1] * self.interval
         lines, columns = self.grid
         margin = 0 if self.unit == (BLOCK, BLOCK) else MARGIN
@@ -120,7 +120,7 @@ def _touched(start: int, length: int, side: int, margin: int, step: int) -> tupl
 
 
 def read_layout(data: bytes | memoryview, latest: JpegLayout | None = None) -> JpegLayout | None:
-    """Reads a JPEG's header, maybe `latest`'s; None for others, and JPEGs without usable restart markers."""
+    """Reads a JPEG's header, or returns an equal `latest`; None without usable restart markers."""
     if latest is not None and bytes(data[: len(latest.header)]) == latest.header:
         return latest
     offset, most = 2, len(data) - 4

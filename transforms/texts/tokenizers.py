@@ -166,7 +166,7 @@ class TextTokenizer:
         return self._library.offsets(texts)
 
     def stored(self, tokens: Sequence[Sequence[int]], fill: int | None = None) -> Encoded:
-        """Returns tokens' ids, or values with `fill` around them, as stored: with those around, cut."""
+        """Returns tokens' ids with those around them, cut at `max_length`; or values, with `fill` around."""
         before, after = ([id_ if fill is None else fill for id_ in ids.tolist()] for ids in (self.before, self.after))
         rows = [[*before, *ids, *after] for ids in tokens] if before or after else tokens
         whole = _joined(rows)

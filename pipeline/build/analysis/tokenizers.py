@@ -22,6 +22,7 @@ from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.base.description import NOTHING, SpecialIds
 from recordmill.transforms.texts.text_ids_spec import TextIds
 from recordmill.transforms.texts.text_spec import Texts, Tokenized
+from recordmill.transforms.texts.text_stored import SPACE
 from recordmill.transforms.texts.tokenizers import PairTokenizer, open_tokenizer
 from recordmill.transforms.texts.tokenizers_graph import LEARNS_FROM, clean
 
@@ -31,9 +32,7 @@ SPECIAL_PIECES = {"padding": "[PAD]", "unknown": "[UNK]", "begin": "[CLS]", "end
 SUFFIXES = {"wordpiece": "vocab.txt", "sentencepiece": "model", "huggingface": "tokenizer.json", "tiktoken": "tiktoken"}
 """The suffixes of the models' files, by tokenizer."""
 LINE_BREAKS = str.maketrans({"\n": "<0x0A>", "\r": "<0x0D>"})
-SPECIAL_IDS = ("pad", "unk", "bos", "eos")
 NO_PIECE = "[\x00\x11]"  # TensorFlow Text cannot load the first, and crashes at the second
-SPACE = "▁"  # SentencePiece's space before a word
 
 
 @dataclass(frozen=True)
@@ -185,8 +184,8 @@ def _learn(
     counts: Mapping[bytes, int], model_type: str, size: int, special: tuple[str, ...], where: str, spare: int = 0
 ) -> bytes:
     """Trains a SentencePiece model; its special pieces get the ids 0, 1, … in order."""
-    model = io.BytesIO()
-    ids: dict[str, Any] = {f"{name}_id": special.index(name) if name in special else -1 for name in SPECIAL_IDS}
+    model, names = io.BytesIO(), ("pad", "unk", "bos", "eos")
+    ids: dict[str, Any] = {f"{name}_id": special.index(name) if name in special else -1 for name in names}
     try:
         SentencePieceTrainer.train(
             sentence_iterator=(f"{word.decode()}\t{count}" for word, count in sorted(counts.items())),
