@@ -171,10 +171,8 @@ class _Attempt:
         build, plan, context, listener = self.build, self.plan, results.context, self.build.listener
         before, digest = EarlierVersions(build, plan).find(), hashlib.sha256(results.rejects_jsonl).hexdigest()
         if before is not None and digest in [file.get("sha256") for file in before.rejects.get("files", [])]:
-            raise NothingMendedError(
-                f"the {len(results.rejects):,} rows that {before.version} rejected are rejected again: mend them; "
-                "no version is published"
-            )
+            rows = f"the {len(results.rejects):,} rows that {before.version} rejected"
+            raise NothingMendedError(f"{rows} are rejected again: mend them; no version is published")
         descriptions = describe_features(results)
         serving = os.path.join(context.assembled, SERVING_FOLDER)
         listener.on_stage(Stage.SERVE)

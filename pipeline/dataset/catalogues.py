@@ -110,10 +110,8 @@ def _names(manifest: Manifest) -> Iterator[Json]:
 
 
 def _records(manifest: Manifest) -> Json:
-    of_split = {
-        **_source("", "fileSet", fileProperty="filename"),
-        "transform": {"regex": f"^{re.escape(manifest.name)}-(.+)\\.tfrecord-.*$"},
-    }
+    regex = f"^{re.escape(manifest.name)}-(.+)\\.tfrecord-.*$"
+    of_split = {**_source("", "fileSet", fileProperty="filename"), "transform": {"regex": regex}}
     fields = [_field("records/split", "sc:Text", source=of_split, references={"field": {"@id": "splits/name"}})]
     fields.append(_stored(KEY, "The key that names the row for ever.", Stored("bytes")))
     for feature, description in read_descriptions(manifest.features).items():

@@ -45,10 +45,8 @@ def shard_file(dataset: str, split: str, what: str, shard: int, shards: int) -> 
 
 def renamed(shard: Shard, dataset: str, split: str, number: int, shards: int) -> Shard:
     """Names the files of a shard for the own folder of a version that keeps it."""
-    file, index, *packs = (
-        shard_file(dataset, split, what, number, shards)
-        for what in ("tfrecord", "index", *(f"pack-{each.length}" for each in shard.packs))
-    )
+    kinds = ("tfrecord", "index", *(f"pack-{each.length}" for each in shard.packs))
+    file, index, *packs = (shard_file(dataset, split, what, number, shards) for what in kinds)
     indexes = tuple(replace(each, file=name) for each, name in zip(shard.packs, packs, strict=True))
     return replace(shard, file=file, index=index, packs=indexes, version=None)
 

@@ -186,12 +186,8 @@ def measure_lengths(lengths: npt.NDArray[np.int64]) -> Lengths:
     """Measures a shard's texts by their numbers of ids in order, int64 of shape [rows]."""
     starts = range(0, len(lengths), LENGTHS_BATCH)
     batches = [lengths[start : start + LENGTHS_BATCH] for start in starts]
-    return {
-        "rows": len(lengths),
-        "ids": int(lengths.sum()),
-        "longest": int(lengths.max(initial=0)),
-        "in_batches": sum(len(batch) * int(batch.max()) for batch in batches),
-    }
+    padded, longest = sum(len(batch) * int(batch.max()) for batch in batches), int(lengths.max(initial=0))
+    return {"rows": len(lengths), "ids": int(lengths.sum()), "longest": longest, "in_batches": padded}
 
 
 def add_up_lengths(measured: Sequence[Lengths]) -> Lengths:

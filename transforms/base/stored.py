@@ -35,11 +35,8 @@ def part_name(feature: str, part: str) -> str:
 
 def stored_features(features: Mapping[str, Description], *, with_key: bool = False) -> dict[str, Stored]:
     """Returns the stored parts by their names in a record, with `with_key` also the row's key."""
-    named = {
-        part_name(name, part): stored
-        for name, description in features.items()
-        for part, stored in description.parts.items()
-    }
+    every = ((name, *each) for name, description in features.items() for each in description.parts.items())
+    named = {part_name(name, part): stored for name, part, stored in every}
     return {**named, KEY: Stored("bytes")} if with_key else named
 
 

@@ -53,11 +53,8 @@ class Preprocessing:
         for name in sorted(self.features, key=lambda name: not self.features[name].is_image):
             own = replace(context, learned=self.learned.get(name, NOTHING))
             prepared[name] = KINDS[self.features[name].kind].prepare(self.features[name], inputs.get(name), own)
-        stored = {
-            part_name(name, part): tensor
-            for name in self.features
-            for part, tensor in prepared[name].store(self._given(name)).items()
-        }
+        made = ((name, prepared[name].store(self._given(name))) for name in self.features)
+        stored = {part_name(name, part): tensor for name, parts in made for part, tensor in parts.items()}
         if self.own is None:
             return stored
         return self.own(columns, {name: tensor for name, tensor in stored.items() if not name.endswith(UNENCODED)})

@@ -80,9 +80,8 @@ class OfImage(Feature):
     def pixel_options(self) -> PixelOptions:
         """The options from values to the stored pixels: they only move, and `ignore` is around them."""
         outside = getattr(self, "ignore", None) or 0
-        return PixelOptions(
-            **self._sides(), resize="nearest", channels=1, pixel=self.pixel, fill=float(outside), padding=(outside,) * 3
-        )
+        around: dict[str, Any] = {"fill": float(outside), "padding": (outside,) * 3}
+        return PixelOptions(**self._sides(), resize="nearest", channels=1, pixel=self.pixel, **around)
 
     def _sides(self) -> dict[str, Any]:
         """Returns the image's options that decide a pixel's place."""

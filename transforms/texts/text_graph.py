@@ -4,6 +4,7 @@ Several texts, such as an image's captions, are stored concatenated with their l
 """
 
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -127,10 +128,8 @@ def features(description: kinds.TextDescription | kinds.TokenLabelsDescription, 
     splits = tf.gather(tf.concat([[0], tf.cumsum(each)], axis=0), lengths.row_splits)
     numbers = tf.range(1, tf.size(each, tf.int64) + 1) - tf.gather(lengths.row_starts(), lengths.value_rowids())
     flat = {"segments": tf.repeat(numbers, each), "positions": tf.ragged.range(each).flat_values}
-    inner = {
-        part: tf.RaggedTensor.from_row_splits(tf.cast(values, tf.int32), splits, validate=False)
-        for part, values in flat.items()
-    }
+    of_rows = partial(tf.RaggedTensor.from_row_splits, row_splits=splits, validate=False)
+    inner = {part: of_rows(tf.cast(values, tf.int32)) for part, values in flat.items()}
     return {"": padded, **{part: values.to_tensor(shape=[None, wide]) for part, values in inner.items()}}
 
 

@@ -18,11 +18,8 @@ LIBRARY_TOKENIZERS = ("huggingface", "tiktoken")
 MODEL_TOKENIZERS = ("wordpiece", "sentencepiece", *LIBRARY_TOKENIZERS)
 """Tokenizers with a model, trained or given, that defines the ids."""
 BYTES = 256
-TOKENS = {
-    **dict.fromkeys(WORD_TOKENIZERS[:2], "word"),
-    **{"characters": "character", "bytes": "byte"},
-    **dict.fromkeys(LIBRARY_TOKENIZERS, "token"),
-}
+TOKENS = {"words": "word", "whitespace": "word", "characters": "character", "bytes": "byte"}
+TOKENS |= dict.fromkeys(LIBRARY_TOKENIZERS, "token")
 PACKED = np.dtype("<i4")  # the ids of packed rows
 MOST_LENGTH = 1 << 20  # ids of a packed row
 WINDOW_PARTS = ("window", "start")

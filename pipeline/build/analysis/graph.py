@@ -72,9 +72,8 @@ def complete(planned: PlannedBuild, models: Mapping[str, bytes] | None = None) -
             known = with_template(text, partial(_read, planned)) if isinstance(text, Chat) else learned[name]
             data = trained[owner] if given.model is None else _read(planned, given.model)
             model = read_model(data, given, given.model or owner, padding=known.padding)
-            learned[name] = replace(
-                known, model=model.data, special=model.special, separator_id=model.separator_id, types=model.types
-            )
+            found = {each: getattr(model, each) for each in ("special", "separator_id", "types")}
+            learned[name] = replace(known, model=model.data, **found)
         elif isinstance(text, Tokenized) and isinstance(text.vocabulary, str):
             try:
                 learned[name] = replace(learned[name], words=read_classes(text.vocabulary))
@@ -162,10 +161,8 @@ def keep_graph(planned: PlannedBuild, live: LiveAnalysis) -> str:
             if name.startswith("saved_model."):
                 problems = check_model(data).problems if name == MODEL_FILE else ("TensorFlow might load it instead",)
             for problem in problems:
-                raise UnsafeGraphError(
-                    f"the live version's graph is not taken over: {file}: {problem}; build once without `analysis: "
-                    "frozen`"
-                )
+                what = f"the live version's graph is not taken over: {file}: {problem}"
+                raise UnsafeGraphError(f"{what}; build once without `analysis: frozen`")
             path.write_bytes(data)
         return graph.pack_graph(planned.workspace, folder)
 

@@ -91,13 +91,9 @@ def _read_wordpiece(data: bytes, options: Tokenized, where: str) -> TokenizerMod
             what = "occurs twice" if piece in ids else "holds U+0000 or U+0011" if piece else "is blank"
             raise UserError(f"{where}, line {id_ + 1}: the piece {cut(repr(piece))} {what}: each line is one piece")
         ids[piece] = id_
-    special = {name: ids.get(piece, -1) for name, piece in SPECIAL_PIECES.items()}
-    return TokenizerModel(
-        "".join(f"{piece}\n" for piece in pieces).encode(),
-        SUFFIXES["wordpiece"],
-        pieces,
-        _special(special, len(pieces), options, where),
-    )
+    found = {name: ids.get(piece, -1) for name, piece in SPECIAL_PIECES.items()}
+    special, lines = _special(found, len(pieces), options, where), "".join(f"{piece}\n" for piece in pieces)
+    return TokenizerModel(lines.encode(), SUFFIXES["wordpiece"], pieces, special)
 
 
 def _read_sentencepiece(data: bytes, options: Tokenized, where: str) -> TokenizerModel:
@@ -208,7 +204,5 @@ def _learn(
 
 
 def _too_small(where: str, size: int, needed: int) -> str:
-    return (
-        f"{where}.vocabulary: {size} pieces are too few, the train split's characters alone take {needed}: "
-        "take more, or the tokenizer bytes"
-    )
+    few = f"{size} pieces are too few, the train split's characters alone take {needed}"
+    return f"{where}.vocabulary: {few}: take more, or the tokenizer bytes"

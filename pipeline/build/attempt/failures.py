@@ -227,10 +227,9 @@ class RejectLimits:
         share = f"{rejected / count.read:.1%}; rejects.{option} allows {limit:.1%}"
         first = f"{rejected:,} of {rows} were rejected, {share}"
         places = RejectPlaces(self._plan, self._positions)
-        such = [
-            f"  {reason}: {number:,}, such as {places.example(count.examples[reason])}"
-            for reason, number in by_frequency(reasons)[:SHOWN_REASONS]
-        ]
+        most_frequent = by_frequency(reasons)[:SHOWN_REASONS]
+        examples = {reason: places.example(count.examples[reason]) for reason, _ in most_frequent}
+        such = [f"  {reason}: {number:,}, such as {examples[reason]}" for reason, number in most_frequent]
         workspace = self._planned.workspace
         left = leave(read_rejects(workspace, self._written), places, workspace)
         raise TooManyRejectsError("\n".join([first, *such, *left, WHAT_NEXT]))

@@ -181,10 +181,8 @@ class LiveAnalysis:
 
 def damaged(output: str, fault: object) -> OutputError:
     """Says why the live version's analysis cannot be kept, and the remedies."""
-    return OutputError(
-        f"the analysis cannot be kept, since the live version is damaged: {fault}; {rolls_back(output)}, or relearn it "
-        "with `analysis: refresh`"
-    )
+    remedy = f"{rolls_back(output)}, or relearn it with `analysis: refresh`"
+    return OutputError(f"the analysis cannot be kept, since the live version is damaged: {fault}; {remedy}")
 
 
 def graph_files(manifest: Manifest) -> dict[str, str]:
@@ -279,10 +277,9 @@ def inherit(
                 raise DatasetError(base.fault)
             names = names_to_keep(spec, base.folder, live)
         except DatasetError as error:
-            raise OutputError(
-                f"the ids of classes cannot be kept, since the live version is damaged: {error}; "
-                f"{rolls_back(base.output)}, or give new ids by `classes: fresh`"
-            ) from None
+            remedy = f"{rolls_back(base.output)}, or give new ids by `classes: fresh`"
+            what = "the ids of classes cannot be kept, since the live version is damaged"
+            raise OutputError(f"{what}: {error}; {remedy}") from None
     if spec.is_frozen:
         if live is None:
             raise damaged(base.output, base.fault)
@@ -331,10 +328,9 @@ def read_spans(output: str, base: Manifest, spans: Iterable[str]) -> dict[str, S
             )
             kept[span] = SpanFiles(SpanReport.of_bytes(report), rejected)
         except ValueError as error:
-            raise OutputError(
-                f"the span {span} cannot be kept, since the live version is damaged ({error}): build with --compact, "
-                f"or {rolls_back(output)}"
-            ) from error
+            remedy = f"build with --compact, or {rolls_back(output)}"
+            what = f"the span {span} cannot be kept, since the live version is damaged"
+            raise OutputError(f"{what} ({error}): {remedy}") from error
     return kept
 
 

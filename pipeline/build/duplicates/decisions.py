@@ -207,9 +207,8 @@ class ClusterCounts:
         for each in parts:
             within.update(each.within)
             across.update(each.across)
-        astride, seconds = (
-            sorted(pair for each in parts for pair in getattr(each, name))[:EXAMPLES] for name in ("astride", "seconds")
-        )
+        astride = sorted(pair for each in parts for pair in each.astride)[:EXAMPLES]
+        seconds = sorted(pair for each in parts for pair in each.seconds)[:EXAMPLES]
         numbers = sum(each.groups for each in parts), sum(each.rows for each in parts)
         return cls(*numbers, within, across, astride, seconds)
 
@@ -246,10 +245,8 @@ def count(members: pa.Table) -> ClusterCounts:
     starts = np.searchsorted(names, names)
     of_split = {split: starts[splits == split] for split in np.unique(splits).tolist()}
     within = {split: len(clusters) - len(np.unique(clusters)) for split, clusters in of_split.items()}
-    across = {
-        (earlier, later): int(np.isin(of_split[later], of_split[earlier]).sum())
-        for earlier, later in combinations(of_split, 2)
-    }
+    both = combinations(of_split, 2)
+    across = {(first, later): int(np.isin(of_split[later], of_split[first]).sum()) for first, later in both}
     astride = np.flatnonzero(splits != splits[starts])
     astride = astride[np.unique(names[astride], return_index=True)[1]]
     second = np.flatnonzero(np.arange(len(names)) == starts + 1)
@@ -310,9 +307,8 @@ def manifest_entry(planned: PlannedBuild, span: str) -> Json:
 def read_counts(workspace: Store, name: str, buckets: range | None = None) -> ClusterCounts:
     """Adds up the reports `NAME/0003.json` of some buckets, by default all."""
     names = [each for each in workspace.sizes(name) if buckets is None or int(PurePath(each).stem) in buckets]
-    return ClusterCounts.sum(
-        ClusterCounts.of_json(json.loads(data)) for _, data in workspace.read_all(names) if data is not None
-    )
+    found = (json.loads(data) for _, data in workspace.read_all(names) if data is not None)
+    return ClusterCounts.sum(map(ClusterCounts.of_json, found))
 
 
 def published(counts: ClusterCounts, names: Sequence[str], contents: Contents) -> Json:
@@ -368,7 +364,6 @@ def refusal(planned: PlannedBuild, chunks: Sequence[Chunk], counts: ClusterCount
         names[row] = f"'{name}'" if name == file else f"'{name}' of {shown_key(file.encode())}"
     shown = "".join(f"\n  {names[first]} and {names[second]}" for first, second in rows)
     alike = ", or look like one" if planned.hashed_images() else ""
-    return (
-        f"{counts.rows:,} rows are equal to another one{alike}, in {counts.groups:,} groups{across}. "
-        f"The first pairs:{shown}\nTake them out of the source, or give `duplicates: drop`, `same_split` or `keep`"
-    )
+    remedy = "Take them out of the source, or give `duplicates: drop`, `same_split` or `keep`"
+    equal = f"{counts.rows:,} rows are equal to another one{alike}, in {counts.groups:,} groups{across}"
+    return f"{equal}. The first pairs:{shown}\n{remedy}"

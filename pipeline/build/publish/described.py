@@ -67,10 +67,8 @@ def tfds_files(
     """Yields the files of TensorFlow Datasets: `features.json` and labels."""
     parts = {name: tfds_stored(each) for name, each in stored_features(features, with_key=True).items()}
     parts |= {name: description.tfds() for name, description in features.items()}
-    described = {
-        "pythonClassName": "tensorflow_datasets.core.features.features_dict.FeaturesDict",
-        "featuresDict": {"features": parts},
-    }
+    kind = "tensorflow_datasets.core.features.features_dict.FeaturesDict"
+    described = {"pythonClassName": kind, "featuresDict": {"features": parts}}
     yield "features.json", (json.dumps(described, indent=2) + "\n").encode()
     for feature, description in features.items():
         if "classLabel" in description.tfds() and description.ids:

@@ -42,30 +42,25 @@ def check_shards(expected: Mapping[int, int], shards: Mapping[int, ShardReport])
         where = f"shard {shard.number} of {shard.split}"
         built = shard.files.records - (shard.counts.more_windows or 0) + shard.counts.rejected
         if built != rows:
-            raise ReconcileError(
-                f"{rows} rows were read for {where}, {built} came out of it: the runner lost or repeated rows"
-            )
+            read = f"{rows} rows were read for {where}"
+            raise ReconcileError(f"{read}, {built} came out of it: the runner lost or repeated rows")
 
 
 def check_sources(counts: Sequence[Mapping[str, Any]]) -> None:
     """Checks for each source that read = written + rejected + duplicates + forgotten. Raises: ReconcileError."""
     for source, count in enumerate(counts):
         if count["read"] != sum(count.get(fate, 0) for fate in ("written", "rejected", "duplicates", "forgotten")):
-            raise ReconcileError(
-                f"source {source} ({count['path']}): {count['read']} rows read, {count['written']} written, "
-                f"{count['rejected']} rejected, {count['duplicates']} left out as duplicates and "
-                f"{count.get('forgotten', 0)} as forgotten: the rest is lost"
-            )
+            fates = f"{count['read']} rows read, {count['written']} written, {count['rejected']} rejected"
+            left_out = f"{count['duplicates']} left out as duplicates and {count.get('forgotten', 0)} as forgotten"
+            raise ReconcileError(f"source {source} ({count['path']}): {fates}, {left_out}: the rest is lost")
 
 
 def check_look(seen: Mapping[str, int], packed: Mapping[str, int]) -> None:
     """Checks for each split that the look saw every packed row once. Raises: ReconcileError."""
     for split, rows in seen.items():
         if rows != packed.get(split, 0):
-            raise ReconcileError(
-                f"the statistics are of {rows} rows of the split '{split}', {packed.get(split, 0)} were read for its "
-                "shards: the runner lost or repeated rows"
-            )
+            read = f"{packed.get(split, 0)} were read for its shards: the runner lost or repeated rows"
+            raise ReconcileError(f"the statistics are of {rows} rows of the split '{split}', {read}")
 
 
 class NothingToPublishError(UserError):
@@ -141,10 +136,9 @@ class Results:
         counts = [Counter[str]() for _ in self.plan.spec.source]
         for index, rows in (each for span in self.spans.values() for each in span.report.sources.items()):
             counts[int(index)].update(rows)
-        return [
-            {"format": source.format, "path": published_path(source.path)} | {name: rows[name] for name in self.counted}
-            for source, rows in zip(self.plan.spec.source, counts, strict=True)
-        ]
+        found = [{"format": each.format, "path": published_path(each.path)} for each in self.plan.spec.source]
+        both = zip(found, counts, strict=True)
+        return [source | {name: rows[name] for name in self.counted} for source, rows in both]
 
     @property
     def counted(self) -> tuple[str, ...]:
@@ -254,7 +248,6 @@ def _why_nothing(results: Results) -> str:
     if not results.reasons:
         return f"none of the {read} rows is in the split 'train': give it a larger share, or more data"
     reasons = ", ".join(f"{reason}: {count}" for reason, count in list(results.reasons.items())[:3])
-    return (
-        f"no row of the split 'train' became a record: of {read} rows {len(results.rejects)} were rejected "
-        f"({reasons}). The first: {results.places.example(results.rejects[0])}"
-    )
+    rejected = f"of {read} rows {len(results.rejects)} were rejected ({reasons})"
+    first = results.places.example(results.rejects[0])
+    return f"no row of the split 'train' became a record: {rejected}. The first: {first}"

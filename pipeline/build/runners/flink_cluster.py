@@ -81,13 +81,10 @@ def find_jar(options: FlinkOptions) -> Path:
     flink = f"Flink {version}" + (f" at {options.master}" if options.master else "")
     if (pair := pair_for(version)) is None:
         known = ", ".join(pair.flink for pair in PAIRS)
-        raise RunnerError(
-            f"{flink}: Beam has job servers for {known}: give another cluster, or your own job server with --flink-jar"
-        )
-    raise RunnerError(
-        f"{flink} needs Beam's job server {pair.beam}: fetch it by `curl -fO {pair.address}`, and name the file with "
-        "--flink-jar or RECORDMILL_FLINK_JAR"
-    )
+        remedy = "give another cluster, or your own job server with --flink-jar"
+        raise RunnerError(f"{flink}: Beam has job servers for {known}: {remedy}")
+    remedy = f"fetch it by `curl -fO {pair.address}`, and name the file with --flink-jar or RECORDMILL_FLINK_JAR"
+    raise RunnerError(f"{flink} needs Beam's job server {pair.beam}: {remedy}")
 
 
 class FlinkCluster:
@@ -95,9 +92,7 @@ class FlinkCluster:
 
     def __init__(self, options: FlinkOptions) -> None:
         if not options.master:
-            raise RunnerError(
-                "--runner flink needs --flink-master HOST:PORT, the address of the cluster's REST interface"
-            )
+            raise RunnerError("--runner flink needs --flink-master HOST:PORT, the cluster's REST interface")
         self.options, self.rest = options, FlinkRest(options.master)
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._server: JobServer | None = None
@@ -184,10 +179,9 @@ def free_slots(cluster: FlinkRest, timeout_seconds: float = SLOT_SECONDS) -> int
     end = time.monotonic() + timeout_seconds
     while not (seen := cluster.overview()).free_slots:
         if time.monotonic() > end:
-            raise RunnerError(
-                f"the Flink cluster at {cluster.url} has {seen.slots:,} slots on {seen.task_managers:,} TaskManagers, "
-                "none of them free: wait for its jobs, add TaskManagers, or queue the job with -- --parallelism=N"
-            )
+            slots = f"{seen.slots:,} slots on {seen.task_managers:,} TaskManagers, none of them free"
+            remedy = "wait for its jobs, add TaskManagers, or queue the job with -- --parallelism=N"
+            raise RunnerError(f"the Flink cluster at {cluster.url} has {slots}: {remedy}")
         time.sleep(0.5)
     return seen.free_slots
 
@@ -199,14 +193,10 @@ def worker_environment(workers: str, attempt: str) -> dict[str, str]:
         return {"environment_type": "EXTERNAL", "environment_config": json.dumps(config)}
     command = workers or str(Path(sys.executable).parent / WORKER)
     if not workers and not Path(command).is_file():
-        raise RunnerError(
-            f"{command} is missing: reinstall Recordmill in this environment, or name the workers' program or pool "
-            "with --flink-workers"
-        )
-    return {
-        "environment_type": "PROCESS",
-        "environment_config": json.dumps({"command": command, "env": {ATTEMPT: attempt}}),
-    }
+        remedy = "reinstall Recordmill in this environment, or name the workers' program or pool with --flink-workers"
+        raise RunnerError(f"{command} is missing: {remedy}")
+    config = {"command": command, "env": {ATTEMPT: attempt}}
+    return {"environment_type": "PROCESS", "environment_config": json.dumps(config)}
 
 
 def find_java() -> str:

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPException
+from operator import truediv
 from typing import Any, Final
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
@@ -86,10 +87,8 @@ class FlinkRest:
             if parts.scheme not in ("http", "https") or not parts.hostname or not parts.port:
                 raise ValueError
         except ValueError:
-            raise FlinkError(
-                f"--flink-master '{master}' is not an address: give HOST:PORT of the JobManager's REST interface, such "
-                "as localhost:8081"
-            ) from None
+            wanted = "give HOST:PORT of the JobManager's REST interface, such as localhost:8081"
+            raise FlinkError(f"--flink-master '{master}' is not an address: {wanted}") from None
         self.address = f"{parts.hostname}:{parts.port}"  # the address for Beam's job server
 
     def overview(self) -> Overview:
@@ -107,10 +106,9 @@ class FlinkRest:
         """Whether every TaskManager has the memory for blocking shuffles: 64 MiB of network buffers a slot."""
         with self._expecting("TaskManagers"):
             managers = self._ask("/v1/taskmanagers")["taskmanagers"]
-            sizes = [
-                each.get("memoryConfiguration", {}).get("networkMemory", 0) / each["slotsNumber"] for each in managers
-            ]
-            return min(sizes, default=0) >= 64 << 20
+            memory = [each.get("memoryConfiguration", {}).get("networkMemory", 0) for each in managers]
+            slots = [each["slotsNumber"] for each in managers]
+            return min(map(truediv, memory, slots), default=0) >= 64 << 20
 
     def jobs(self) -> list[JobStatus]:
         """Lists the running jobs, and recently ended ones."""
@@ -121,9 +119,8 @@ class FlinkRest:
         """Lists the stack traces of a job's failures, the newest first."""
         answer = self._ask(f"/v1/jobs/{job}/exceptions?maxExceptions=8")
         history = (answer.get("exceptionHistory") or {}).get("entries") or []
-        return [entry["stacktrace"] for entry in history if entry.get("stacktrace")] or [
-            text for text in [answer.get("root-exception")] if text
-        ]
+        found = [entry.get("stacktrace") for entry in history]
+        return list(filter(None, found)) or list(filter(None, [answer.get("root-exception")]))
 
     def cancel(self, job: str) -> None:
         """Cancels a job, unless it has ended."""
@@ -164,11 +161,8 @@ class FlinkRest:
                 return None
             raise FlinkError(f"the Flink cluster at {self.url} answered {path} with HTTP {error.code}") from None
         except (OSError, HTTPException) as error:
-            reason = getattr(error, "reason", error)
-            raise NoFlinkAnswerError(
-                f"the Flink cluster at {self.url} does not answer: {reason}; is --flink-master the address of the "
-                "JobManager's REST interface?"
-            ) from None
+            reason = f"{getattr(error, 'reason', error)}; is --flink-master the JobManager's REST interface?"
+            raise NoFlinkAnswerError(f"the Flink cluster at {self.url} does not answer: {reason}") from None
         except ValueError:
             raise FlinkError(f"{self.url} is not a Flink cluster: its answer to {path} is not JSON") from None
 

@@ -206,10 +206,8 @@ class PixelSums(Summary[dict[str, dict[str, Any]]]):
         lowest = math.floor(-math.log2(self.planned.sample_share))  # level of a sampled image
         sampled = whole.filter(pc.greater_equal(whole["level"], lowest))
         added = add_up([sampled], KEYS[:2], dict.fromkeys(PIXEL_SUMS, "sum")).sort_by("channel")
-        return {
-            name: pixel_moments(added.filter(pc.equal(added["feature"], name)).to_pylist(), options.channels)
-            for name, options in self.features.items()
-        }
+        own = {name: added.filter(pc.equal(added["feature"], name)).to_pylist() for name in self.features}
+        return {name: pixel_moments(own[name], options.channels) for name, options in self.features.items()}
 
 
 def _halved(total: Whole, squares: Whole) -> tuple[Whole, Whole]:

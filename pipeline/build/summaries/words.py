@@ -73,11 +73,8 @@ def most_frequent(counts: Mapping[bytes, int], top_k: int | None, minimum_count:
 
     Leaves out blank words and words with a line break.
     """
-    pairs = (
-        (count, word)
-        for word, count in counts.items()
-        if count >= minimum_count and word.strip() and b"\n" not in word and b"\r" not in word
-    )
+    words = (word for word, count in counts.items() if count >= minimum_count and word.strip())
+    pairs = ((counts[word], word) for word in words if b"\n" not in word and b"\r" not in word)
     return sorted(pairs, reverse=True) if top_k is None else heapq.nlargest(top_k, pairs)
 
 
@@ -130,11 +127,9 @@ class Vocabularies(CountedWords[dict[str, Vocabulary]]):
     @cached_property
     def options(self) -> Mapping[str, VocabularyOptions]:
         """The options of each vocabulary, by the feature that names it."""
-        return {
-            name: VocabularyOptions.of(name, options, self.planned.learned[name])
-            for name, options in self.planned.features.items()
-            if options.has_vocabulary and options.owner(name) == name
-        }
+        features, learned = self.planned.features.items(), self.planned.learned
+        owners = {name: each for name, each in features if each.has_vocabulary and each.owner(name) == name}
+        return {name: VocabularyOptions.of(name, each, learned[name]) for name, each in owners.items()}
 
     @cached_property
     def features(self) -> list[str]:
@@ -195,10 +190,10 @@ class TokenizerWords(CountedWords[dict[str, bytes]]):
 
     def of_rows(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
         train, texts = train_rows(self.planned, rows, self.features), self.planned.texts()
-        words = {name: training_words(train[name].combine_chunks(), texts[name]) for name in self.features}
-        return pa.concat_tables(
-            [WORDS.empty_table(), *(counted(owner, words[name]) for name, owner in self.features.items())]
-        )
+        tables = [WORDS.empty_table()]
+        for name, owner in self.features.items():
+            tables.append(counted(owner, training_words(train[name].combine_chunks(), texts[name])))
+        return pa.concat_tables(tables)
 
     def reduce(self, table: pa.Table) -> pa.Table:
         """Keeps a model's training words; if all are too rare, keeps one, to show that words exist."""

@@ -59,11 +59,9 @@ class RowEncoder:
         self, features: Mapping[str, Feature], learned: Mapping[str, Learned], columns: Mapping[str, str]
     ) -> None:
         """Takes each feature's column, for faults. Raises: UserError: a package is missing."""
-        texts = {name: each for name, each in features.items() if each.in_library}
         encoders: Mapping[str, Any] = {"chat": ChatEncoder, "pair": PairEncoder}
-        self._encoders = {
-            name: encoders.get(each.kind, TextEncoder)(each, learned[name]) for name, each in texts.items()
-        }
+        texts = ((name, each) for name, each in features.items() if each.in_library)
+        self._encoders = {name: encoders.get(each.kind, TextEncoder)(each, learned[name]) for name, each in texts}
         self._labels = {name: each for name, each in features.items() if isinstance(each, TokenLabels)}
         self._columns = columns
 
@@ -83,9 +81,7 @@ class RowEncoder:
     def _whole(self, rows: pa.Table) -> tuple[pa.Table, Faults]:
         faults: Faults = {}
         for name, parts, wrong in self._encoded(rows):
-            faults |= {
-                row: replace(fault, column=self._columns[name]) for row, fault in wrong.items() if row not in faults
-            }
+            faults = {row: replace(fault, column=self._columns[name]) for row, fault in wrong.items()} | faults
             for part, values in parts.items():
                 rows = rows.append_column(encoded_name(name, part), values)
         return rows, faults

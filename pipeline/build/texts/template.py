@@ -172,9 +172,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
         filters, tests = {**self.filters, "replace": _replace, "tojson": _to_json}, self.tests
         self.filters = {name: _counting(name, filters[name]) for name in FILTERS} | {"@counted": _counted}
         self.filters |= {name: filters[name] for name in INSTANT}
-        self.tests = {name: _counting(name, tests[name]) for name in COMPARISONS} | {
-            name: tests[name] for name in TYPES
-        }
+        self.tests = {name: _counting(name, tests[name]) for name in COMPARISONS}
+        self.tests |= {name: tests[name] for name in TYPES}
         self.globals = {name: self.globals[name] for name in ("dict", "namespace", "range")}
         self.globals["raise_exception"] = _refuse
 

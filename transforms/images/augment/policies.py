@@ -140,9 +140,7 @@ def operations(policy: Policy) -> tuple[Operation, ...]:
         Operation(jitter, space.factor * strengths, _factor(0)),  # brightness
         Operation(jitter, space.factor * strengths, _factor(2)),  # colour
         Operation(jitter, space.factor * strengths, _factor(1)),  # contrast
-        Operation(
-            colors.RandomSharpness(), space.factor * strengths, lambda change: rounded(1 + change[:, np.newaxis])
-        ),
+        Operation(colors.RandomSharpness(), space.factor * strengths, lambda change: rounded(1 + change[:, None])),
         Operation(colors.Posterize(8), 8 - dropped, column, signed=False),
         Operation(colors.Solarize(), 255 * strengths[::-1], column, signed=False),
         Operation(colors.AutoContrast(), nothing, none, signed=False),
