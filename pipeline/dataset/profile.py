@@ -128,14 +128,12 @@ def _sum(features: list[FeatureProfile]) -> FeatureProfile:
     are_all_counted = len(counted) == len(features)  # otherwise a part has too many
     for each_ids in counted if are_all_counted else ():
         ids.update(each_ids)
+    measures = gathered(each.appearance for each in features).items()
     return FeatureProfile(
         **total,
         histogram=Histogram.merged(histograms, MOST_VALUES) if histograms else None,
         ids=dict(ids) if are_all_counted and len(ids) <= MOST_NAMES else None,
-        appearance={
-            name: Histogram.merged(several, MOST_VALUES)
-            for name, several in gathered(each.appearance for each in features).items()
-        },
+        appearance={name: Histogram.merged(several, MOST_VALUES) for name, several in measures},
     )
 
 

@@ -68,18 +68,13 @@ def same_as_live(base: Base, manifest: Manifest) -> bool:
 
 def _content(manifest: Manifest) -> dict[str, Any]:
     """Returns the digests of shards and files, the manifest's description of the data, and the origins of graphs."""
+    shards = {name: split.shards for name, split in manifest.splits.items()}
+    others = {INPUTS_FILE, *SIDECARS, *(path for path in manifest.files if path.endswith(GRAPHS))}
+    made_by, spec = manifest.provenance, manifest.spec
     return {
         "described": (manifest.name, manifest.label, manifest.features, manifest.statistics, manifest.duplicates),
-        "rows": (manifest.rows, manifest.rejects),
-        "splits": {
-            name: ([(shard.span, shard.records, shard.sha256) for shard in split.shards], split.label_counts)
-            for name, split in manifest.splits.items()
-        },
-        "files": {
-            path: entry["sha256"]
-            for path, entry in manifest.files.items()
-            if path not in {INPUTS_FILE, *SIDECARS} and not path.endswith(GRAPHS)
-        },
-        "graph": [manifest.provenance.get(what) for what in ("packages", "user_code")]
-        + [manifest.spec.get(what) for what in ("features", "preprocessing")],
+        "rows": (manifest.rows, manifest.rejects, [split.label_counts for split in manifest.splits.values()]),
+        "shards": {name: [(each.span, each.records, each.sha256) for each in some] for name, some in shards.items()},
+        "files": {path: entry["sha256"] for path, entry in manifest.files.items() if path not in others},
+        "graph": [made_by.get("packages"), made_by.get("user_code"), spec.get("features"), spec.get("preprocessing")],
     }
