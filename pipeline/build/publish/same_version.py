@@ -73,7 +73,8 @@ def _content(manifest: Manifest) -> dict[str, Any]:
     made_by, spec = manifest.provenance, manifest.spec
     return {
         "described": (manifest.name, manifest.label, manifest.features, manifest.statistics, manifest.duplicates),
-        "rows": (manifest.rows, manifest.rejects, [split.label_counts for split in manifest.splits.values()]),
+        "rows": (manifest.rows, manifest.rejects),
+        "labels": {name: split.label_counts for name, split in manifest.splits.items()},
         "shards": {name: [(each.span, each.records, each.sha256) for each in some] for name, some in shards.items()},
         "files": {path: entry["sha256"] for path, entry in manifest.files.items() if path not in others},
         "graph": [made_by.get("packages"), made_by.get("user_code"), spec.get("features"), spec.get("preprocessing")],
