@@ -15,7 +15,6 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPException
-from operator import truediv
 from typing import Any, Final
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
@@ -106,9 +105,9 @@ class FlinkRest:
         """Whether every TaskManager has the memory for blocking shuffles: 64 MiB of network buffers a slot."""
         with self._expecting("TaskManagers"):
             managers = self._ask("/v1/taskmanagers")["taskmanagers"]
-            memory = [each.get("memoryConfiguration", {}).get("networkMemory", 0) for each in managers]
-            slots = [each["slotsNumber"] for each in managers]
-            return min(map(truediv, memory, slots), default=0) >= 64 << 20
+            memory = (each.get("memoryConfiguration", {}).get("networkMemory", 0) for each in managers)
+            of_slots = [size / each["slotsNumber"] for size, each in zip(memory, managers, strict=True)]
+            return min(of_slots, default=0) >= 64 << 20
 
     def jobs(self) -> list[JobStatus]:
         """Lists the running jobs, and recently ended ones."""
