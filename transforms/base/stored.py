@@ -2,8 +2,8 @@
 
 >>> from recordmill.transforms.values.values_stored import NumberDescription
 >>> price = NumberDescription(stored="float32", normalize="none", indicator=True)
->>> stored_features({"price": price})
-{'price': Stored(dtype='float32', shape=()), 'price_missing': Stored(dtype='int64', shape=())}
+>>> list(stored_features({"price": price}))
+['price', 'price_missing']
 """
 
 from collections.abc import Callable, Mapping, Sequence
