@@ -6,5 +6,4 @@ if __name__ == "pipeline":
         "so that there is one copy of every class, such as `UserError`"
     )
 
-VERSION = "0.1.0"
-"""The version of Recordmill."""
+VERSION = "0.1.0"  # the version of Recordmill

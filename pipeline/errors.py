@@ -18,20 +18,27 @@ SHOWN_NAMES = 20
 class ExitCode(IntEnum):
     """The exit status of `recordmill`; `build` uses all of them, `plan` also 5, other commands 0, 1, 2, 75, 130."""
 
-    PUBLISHED = 0
-    ERROR = 1
-    USAGE = 2
-    UP_TO_DATE = 3
-    GATE = 4
-    REJECTS = 5
-    TRY_AGAIN = 75  # EX_TEMPFAIL of sysexits.h: mail and batch systems retry
-    INTERRUPTED = 130
-    TERMINATED = 143
+    meaning: str  # as the documentation shows it
 
-    @property
-    def meaning(self) -> str:
-        """The meaning, as the documentation shows it."""
-        return _MEANINGS[self]
+    def __new__(cls, value: int, meaning: str = "") -> "ExitCode":
+        """Makes a code with its meaning."""
+        code = int.__new__(cls, value)
+        code._value_, code.meaning = value, meaning
+        return code
+
+    PUBLISHED = 0, "published: a new version is live, or an earlier one is live again; other commands: done"
+    ERROR = 1, "error: one line says what is wrong, and a person has to fix it; `verify`: the version is damaged"
+    USAGE = 2, "usage: an option or an argument is wrong, or an extra is not installed"
+    UP_TO_DATE = 3, "up to date: nothing has changed, or the result equals the live version; nothing was published"
+    GATE = 4, "gate: the new version differs too much from the live one and waits for `recordmill versions approve`"
+    REJECTS = 5, "rejects: more rows were rejected than the spec allows"
+    TRY_AGAIN = (  # EX_TEMPFAIL of sysexits.h: mail and batch systems retry
+        75,
+        "try again: the inputs or the output changed meanwhile, the data of `--span` is not there yet, credentials "
+        "have expired, or a service did not answer; the same command may succeed",
+    )
+    INTERRUPTED = 130, "stopped by Ctrl-C (128 and SIGINT); the same command goes on"
+    TERMINATED = 143, "stopped by SIGTERM (128 and SIGTERM); the same command goes on"
 
 
 class UserError(Exception):
@@ -40,8 +47,7 @@ class UserError(Exception):
     The message is safe to log: URLs lose passwords and queries, a long text its middle, and row values are absent.
     """
 
-    exit_code: ClassVar[ExitCode] = ExitCode.ERROR
-    """The command's exit status."""
+    exit_code: ClassVar[ExitCode] = ExitCode.ERROR  # the command's exit status
 
     def __init__(self, message: object = "") -> None:
         super().__init__(cut(message, MOST_MESSAGE))
@@ -69,13 +75,7 @@ def check_utf8(path: str) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str], form: str = "`{}`") -> str:
-    """Returns `; did you mean `x`?` for a message about an unknown name, or "" if no known name is close.
-
-    Compares only the first 1,000 known names of at most 64 characters.
-
-    >>> did_you_mean("vocabulry", ["kind", "vocabulary"])
-    '; did you mean `vocabulary`?'
-    """
+    """Returns `; did you mean `x`?` for an unknown name, or "" if none of the first 1,000 known names is close."""
     if len(name) > LONGEST_NEAR:
         return ""
     short = (other for other in known if len(other) <= LONGEST_NEAR)
@@ -84,34 +84,12 @@ def did_you_mean(name: str, known: Iterable[str], form: str = "`{}`") -> str:
 
 
 def listed(names: Collection[str], most: int = SHOWN_NAMES) -> str:
-    """Lists the first names for a message, each cut.
-
-    >>> listed(["train", "test", "validation"], 2)
-    'train, test and 1 more'
-    """
+    """Lists the first names for a message, each cut: `train, test and 1 more`."""
     shown = [name if name.isprintable() else ascii(name) for name in map(cut, islice(names, most))]
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return (", ".join(shown) or "none") + more
 
 
-_MEANINGS = {
-    ExitCode.PUBLISHED: "published: a new version is live, or an earlier one is live again; other commands: done",
-    ExitCode.ERROR: "error: one line says what is wrong, and a person has to fix it; `verify`: the version is damaged",
-    ExitCode.USAGE: "usage: an option or an argument is wrong, or an extra is not installed",
-    ExitCode.UP_TO_DATE: (
-        "up to date: nothing has changed, or the result equals the live version; nothing was published"
-    ),
-    ExitCode.GATE: (
-        "gate: the new version differs too much from the live one and waits for `recordmill versions approve`"
-    ),
-    ExitCode.REJECTS: "rejects: more rows were rejected than the spec allows",
-    ExitCode.TRY_AGAIN: (
-        "try again: the inputs or the output changed meanwhile, the data of `--span` is not there yet, credentials "
-        "have expired, or a service did not answer; the same command may succeed"
-    ),
-    ExitCode.INTERRUPTED: "stopped by Ctrl-C (128 and SIGINT); the same command goes on",
-    ExitCode.TERMINATED: "stopped by SIGTERM (128 and SIGTERM); the same command goes on",
-}
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, TOO_MANY_REQUESTS, SERVER_ERROR = 401, 403, 404, 429, 500
 EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
 """S3's and STS's codes for renewable credentials; GCS answers 401."""

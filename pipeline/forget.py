@@ -81,11 +81,9 @@ def forget(output: str, keys: Collection[bytes] = (), on_wait: OnWait = lambda _
     """Removes rows from the live version, and keeps them out of later ones.
 
     Without keys, removes the listed rows, which a rollback may have brought back. Waits for a running build, passed to
-    `on_wait`. The history records the reason but not the keys.
-
-    Raises: PackedError: the records hold several rows each; the next build skips the rows. DatasetError: a file of the
-    live version is damaged. OutputError: the output has no live version (then the list is unchanged), cannot be
-    written, or changed.
+    `on_wait`. The history records the reason but not the keys. Raises: PackedError: the records hold several rows each;
+    the next build skips the rows. DatasetError: a file of the live version is damaged. OutputError: the output has no
+    live version (then the list is unchanged), cannot be written, or changed.
     """
     store = open_existing(output)
     if latest_of(store) is None:

@@ -2,9 +2,8 @@
 
 A SavedModel is a program. No allowed operation reads or writes a file, runs Python or talks to another process, except
 two kinds that every SavedModel needs: tables filled from a file of words (`InitializeTableFromTextFileV2`), and saving
-and restoring variables (`SAVING`), only in the functions for it. It is an allow-list: TensorFlow has some 1,500
-operations, and each version adds more. The names are those of TensorFlow 2.21, without deprecated and quantized
-operations and gradients.
+and restoring variables (`SAVING`), only in the functions for it. The names are those of TensorFlow 2.21, without
+deprecated and quantized operations and gradients.
 
 Field numbers come from TensorFlow's `saved_model.proto`, `meta_graph.proto`, `graph.proto`, `function.proto`,
 `node_def.proto` and `attr_value.proto`. All occurrences of a field count, though protobuf takes the last.

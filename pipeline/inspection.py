@@ -90,7 +90,7 @@ class Decoder:
         """Returns a row's values by feature, from columns of `parse`. Raises: DatasetError: one is of another form."""
         values = {}
         for name, description in self.descriptions.items():
-            cells = ((part, columns[part_name(name, part)]) for part in description.parts())
+            cells = ((part, columns[part_name(name, part)]) for part in description.parts)
             parts = {part: cell.row(row) if isinstance(cell, Ragged) else cell[row] for part, cell in cells}
             try:
                 values[name] = description.value(parts, self._decoding[name])
@@ -355,7 +355,7 @@ def _read(dataset: DatasetVersion, part: _Part, decoder: Decoder, class_id: int 
     stored = parts_to_parse(dataset.manifest, decoder.descriptions)
     if class_id is not None:  # a list of ids, since a record may have one or several
         described = {str(dataset.label): dataset.features[str(dataset.label)]}
-        label = replace(read_descriptions(described)[str(dataset.label)].parts()[""], shape=None)
+        label = replace(read_descriptions(described)[str(dataset.label)].parts[""], shape=None)
     with open_records(str(dataset.folder), part.shard, np.arange(0, part.shard.records, TOGETHER)) as records:
         for start in range(0, len(part.numbers), TOGETHER):
             numbers = part.numbers[start : start + TOGETHER]

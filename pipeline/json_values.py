@@ -46,10 +46,7 @@ def check_format(value: Any, known: int, what: str = "it") -> None:
 
 
 def parse_json(data: bytes, most: int = MOST_CONTAINERS) -> Any:
-    """Parses JSON.
-
-    Raises: DatasetError: it is invalid, is nested too deep, or holds more than `most` lists and objects.
-    """
+    """Parses JSON. Raises: DatasetError: it is invalid, too deep, or has more than `most` lists and objects."""
     if (containers := data.count(b"[") + data.count(b"{")) > most:
         raise DatasetError(f"it holds {containers:,} lists and objects; the limit is {most:,}")
     try:
@@ -63,8 +60,8 @@ def parse_json(data: bytes, most: int = MOST_CONTAINERS) -> Any:
 def read_as(value: Any, hint: Any, what: str) -> Any:
     """Converts a value of `parse_json` to a type: lists to declared tuples, objects to declared dataclasses.
 
-    `what` names the value in messages; empty for a whole file.
-    Raises: DatasetError: the value has another type, lacks a key, or is nested more than 50 deep.
+    `what` names the value in messages; empty for a whole file. Raises: DatasetError: the value has another type, lacks
+    a key, or is nested more than 50 deep.
     """
     for option, origin, kinds, has_fields in _options(hint):
         if option is Any:

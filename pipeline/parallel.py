@@ -49,11 +49,7 @@ def in_order(
 ) -> Generator[Result, None, None]:
     """Yields each item's result in order. Unlike `tf.data`, it does not keep the generator's closure alive.
 
-    Args:
-        function: called from several threads, which end with the iterator.
-        items: taken one by one as results are consumed.
-        threads: the number of threads.
-        ahead: the largest number of items in flight; by default two per thread.
+    Items are taken one by one as results are consumed, at most `ahead` in flight, by default two a thread.
     """
     pending: deque[Future[Result]] = deque()
     pool = ThreadPoolExecutor(threads)
@@ -69,11 +65,7 @@ def in_order(
 
 
 def waiting_pair() -> tuple[socket.socket, socket.socket]:
-    """Makes two connected blocking sockets.
-
-    Under a default timeout, which Beam sets when it logs in to GCP, a new socket is non-blocking; a process that
-    inherits or receives it cannot see that.
-    """
+    """Makes two connected blocking sockets, also under a default timeout, which Beam sets when it logs in to GCP."""
     pair = socket.socketpair()
     for end in pair:
         end.setblocking(True)
@@ -81,10 +73,7 @@ def waiting_pair() -> tuple[socket.socket, socket.socket]:
 
 
 def take_lock(descriptor: int, path: str | Path, folder: int | None = None) -> int | None:
-    """Locks an open file by flock until it is closed; closes it and returns None if that fails.
-
-    Another process may hold the lock, or may have removed or replaced the file at `path`, in a `folder` by descriptor.
-    """
+    """Locks an open file; closes it and returns None if `path`, in `folder`, is locked, removed or replaced."""
     import fcntl  # not on Windows, where datasets are only read
 
     with suppress(BlockingIOError, FileNotFoundError):

@@ -4,10 +4,6 @@ TensorFlow's AutoGraph writes modules into the temporary folder and imports them
 from `__pycache__` there, whoever wrote it. So a building process keeps its temporary files, and its children's, in a
 private subfolder: `recordmill-temp-…`, with mode 0700. The folder is locked while its process lives, and removed at its
 end; the next process removes those left by killed ones.
-
->>> with private_temporary_files():  # doctest: +SKIP
-...     tempfile.gettempdir()
-'/tmp/recordmill-temp-k3v9x2qa'
 """
 
 import atexit
@@ -108,8 +104,7 @@ def _new_folder() -> Path:
         _remove_dead(Path(usual))
         while True:
             folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=usual))  # its mode is 0700
-            # The lock lasts until this process ends. The folder may be gone; or the file system lacks locks, and then a
-            # killed process's folder stays.
+            # The lock lasts until this process ends. Without locks in a file system, a killed process's folder stays.
             with suppress(OSError):
                 fcntl.flock(os.open(folder, FOLDER), fcntl.LOCK_EX)
             if folder.is_dir():  # else another process removed it before the lock

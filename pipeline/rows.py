@@ -72,8 +72,8 @@ def has_keys(manifest: Manifest) -> bool:
 def find_records(folder: Location, manifest: Manifest, key: str | bytes) -> list[StoredRow]:
     """Finds the records of a key, at most one row's in each split and span, by binary search: several of windows.
 
-    A batch's keys are bytes; a string may be a file name with surrogates for invalid UTF-8. Raises: DatasetError: a
-    record or an index on the way is damaged, or the texts are packed, without an order by key.
+    A string may be a file name with surrogates for invalid UTF-8. Raises: DatasetError: a record or an index on the way
+    is damaged, or the texts are packed, without an order by key.
     """
     if not has_keys(manifest):
         raise DatasetError(f"the records of {manifest.version} hold several rows (packed texts), not found by a key")
@@ -167,9 +167,7 @@ TOGETHER_BYTES = 16 << 20  # 16 MiB of records at a time, or one larger record
 def copy_without(records: Records, writer: ShardWriter, removed: Collection[int]) -> list[bytes]:
     """Copies one shard without the records `removed`, and returns their data; checks each CRC-32C.
 
-    Raises:
-        DatasetError: a record is damaged, or a file is missing or has another size.
-        OSError: the new shard cannot be written.
+    Raises: DatasetError: a record is damaged, or a file is missing or has another size. OSError: it cannot be written.
     """
     left_out, leave = list[bytes](), set(removed)
     with naming_damage(records):

@@ -185,11 +185,7 @@ def printable(text: str) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """Formats a number of things.
-
-    >>> count(1, "shard"), count(1200, "shard")
-    ('1 shard', '1,200 shards')
-    """
+    """Formats a number of things: `1 shard`, `1,200 shards`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
@@ -228,10 +224,7 @@ def frames_of(error: BaseException) -> str:
 
 
 def summary_of(error: BaseException) -> str:
-    """Returns one line: the types of the exception and of its first cause, and the last line of Recordmill's code.
-
-    An `ImportError` keeps its message: it names the module to install.
-    """
+    """Returns a line: types of the exception and its first cause, and our last line; an `ImportError`'s message."""
     if isinstance(error, ImportError):
         return f"{type(error).__name__}: {error}"
     return summary_of_text(frames_of(error)) or type(error).__name__

@@ -154,7 +154,7 @@ def _as_read(features: Tensors, request: Request) -> dict[str, tf.Tensor]:
             continue
         text = each.as_text
         if each.as_image and given.dtype is not None:
-            may_lack = None in each.as_image.shape or each.is_list or "missing" in each.parts()
+            may_lack = None in each.as_image.shape or each.is_list or "missing" in each.parts
             ready[name] = _pixels(each.as_image, ready[name], tf.as_dtype(given.dtype), may_lack=may_lack)
         elif text and text.packed is None:
             length = given.length_of(text.max_length)

@@ -13,7 +13,7 @@ import re
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import pairwise
@@ -180,7 +180,7 @@ class Options(BaseModel):
     """A group of options in `dataset.yaml`: frozen, validated when made, without unknown keys.
 
     Docstrings of options describe them in the JSON Schema, and are parsed only for it: pydantic's
-    `use_attribute_docstrings` parses the source of every class at its definition, a third of the time to load a spec.
+    `use_attribute_docstrings` takes a third of the time to load a spec.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -233,25 +233,20 @@ FORMS = {
 TAGS = ("kind", "format")  # the keys that select a mapping's options
 NAME = "a name: a letter, then letters, digits and underscores"
 FUNCTION = "a function, written `module:function`"
-WANTED: dict[str, Callable[[dict[str, Any]], str]] = {
-    "dict_type": lambda _: "a mapping",
-    "finite_number": lambda _: "a finite number",
-    "float_parsing": lambda _: "a number",
-    "float_type": lambda _: "a number",
-    "greater_than_equal": lambda context: f"{context['ge']:g} or more",
-    "int_type": lambda _: "a whole number",
-    "less_than_equal": lambda context: f"{context['le']:g} or less",
-    "literal_error": lambda context: context["expected"],
-    "model_attributes_type": lambda _: "a mapping",
-    "model_type": lambda _: "a mapping",
-    "none_required": lambda _: "left out: the format lacks this option",
-    "string_pattern_mismatch": lambda context: FORMS.get(
-        context["pattern"], FUNCTION if ":" in context["pattern"] else NAME
-    ),
-    "string_too_long": lambda context: f"text of at most {context['max_length']} characters",
-    "string_type": lambda _: "text",
-    "too_long": lambda context: f"a list of at most {context['max_length']} items",
-    "tuple_type": lambda _: "a list",
+WANTED = {
+    **dict.fromkeys(("dict_type", "model_attributes_type", "model_type"), "a mapping"),
+    **dict.fromkeys(("float_parsing", "float_type"), "a number"),
+    "finite_number": "a finite number",
+    "greater_than_equal": "{ge:g} or more",
+    "int_type": "a whole number",
+    "less_than_equal": "{le:g} or less",
+    "literal_error": "{expected}",
+    "none_required": "left out: the format lacks this option",
+    "string_pattern_mismatch": "{form}",
+    "string_too_long": "text of at most {max_length} characters",
+    "string_type": "text",
+    "too_long": "a list of at most {max_length} items",
+    "tuple_type": "a list",
 }
 """The wanted value in words, by pydantic's error type."""
 
@@ -306,7 +301,9 @@ def _message(problem: Any, path: Path, document: Document, model: type[BaseModel
     if kind == "value_error":
         return str(context["error"])
     if kind in WANTED:
-        return f"should be {WANTED[kind](context)}, got {_got(problem, path, document)}"
+        pattern = context.get("pattern", "")
+        form = FORMS.get(pattern, FUNCTION if ":" in pattern else NAME)
+        return f"should be {WANTED[kind].format(form=form, **context)}, got {_got(problem, path, document)}"
     return f"{problem['msg'][:1].lower()}{problem['msg'][1:]}, got {_got(problem, path, document)}"
 
 

@@ -20,8 +20,8 @@ from recordmill.pipeline.spec.model import SpecError, load_spec, parse_spec
 from recordmill.transforms.base.description import Learned
 from recordmill.transforms.base.graph import Context
 from recordmill.transforms.texts.text_graph import prepare_pairs
-from recordmill.transforms.texts.text_stored import TokenizerOptions
-from recordmill.transforms.texts.tokenizers import PairError, PairTokenizer
+from recordmill.transforms.texts.text_stored import TextError, TokenizerOptions
+from recordmill.transforms.texts.tokenizers import PairTokenizer
 from tests import models
 from tests.messages import raises
 from tests.tables import FILES
@@ -86,7 +86,7 @@ def joined(tokenizer: PairTokenizer, pairs: Sequence[tuple[str, str]]) -> list[l
     for first, second in tokenizer.tokens(pairs):
         try:
             found.append(tokenizer.join(first, second))
-        except PairError as error:
+        except TextError as error:
             found.append(error.reason)
     return found
 

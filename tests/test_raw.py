@@ -1,4 +1,4 @@
-"""Raw values: options of lists, and a description of which each field is stated."""
+"""Raw values: options of lists."""
 
 from typing import Any
 
@@ -6,13 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from recordmill.transforms.values.values_spec import Raw
-from recordmill.transforms.values.values_stored import RawDescription
 from tests.messages import raises
-
-
-def test_no_field_of_a_description_is_filled_by_an_equal_name_alone() -> None:
-    with raises(TypeError, "RawDescription.optional", "take it"):
-        Raw(kind="raw")._describe(RawDescription, "max_length", stored="int64", length=None)
 
 
 @pytest.mark.parametrize("option", [{"length": 2}, {"max_length": 2}, {"separator": ";"}])

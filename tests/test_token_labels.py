@@ -10,12 +10,12 @@ import pytest
 from tokenizers import Encoding, Tokenizer, normalizers, pre_tokenizers
 from tokenizers.models import BPE
 
-from recordmill.pipeline.build.texts.encode import Labeller, RowEncoder, TagsError, check_sequence, encoded_name
+from recordmill.pipeline.build.texts.encode import Labeller, RowEncoder, check_sequence, encoded_name
 from recordmill.pipeline.sources.faults import Fault
 from recordmill.pipeline.spec.model import SpecError, load_spec, parse_spec
 from recordmill.transforms.base.description import Learned
 from recordmill.transforms.texts.text_spec import Text
-from recordmill.transforms.texts.text_stored import PREFIXES
+from recordmill.transforms.texts.text_stored import PREFIXES, TextError
 from recordmill.transforms.texts.token_labels_spec import TokenLabels
 from tests import models
 from tests.messages import assert_names, raises
@@ -196,9 +196,9 @@ def test_the_order_of_tags(scheme: str, tags: str, facts: tuple[Any, ...] | None
     if facts is None:
         check_sequence(tags.split(), scheme)
         return
-    with raises(TagsError, f"word {facts[0]}", *facts[1:], f"`scheme: {scheme}`", "`scheme: none`") as caught:
+    with raises(TextError, f"word {facts[0]}", *facts[1:], f"`scheme: {scheme}`", "`scheme: none`") as caught:
         check_sequence(tags.split(), scheme)
-    assert caught.value.fault.reason == "tags_out_of_order"
+    assert caught.value.reason == "tags_out_of_order"
 
 
 def span(start: Any, end: Any, label: Any = "PER") -> dict[str, Any]:

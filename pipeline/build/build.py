@@ -47,12 +47,6 @@ def build(
     to the output's history (`pipeline.build.journal`). Meanwhile all threads of this process make their temporary files
     in a private folder, removed with the process (`pipeline.private_folder`).
 
-    Args:
-        spec: the dataset.
-        output: its folder or URL.
-        options: where and how the build runs.
-        listener: callbacks.
-
     Raises: GateBreachedError: the version is held back; the error's `published` has its folder and manifest. The same
     build raises it again, without repeating the work, until the version is approved or rejected. UserError: one clear
     line: a RunnerError, SourceError, OutputError, NoSpaceError, DiskError, LeaseLostError, InputsChangedError,
@@ -119,10 +113,7 @@ def _leased(build: Build) -> Iterator[tuple[Build, leases.Lease]]:
 
 
 def _publish(build: Build, lease: leases.Lease, *, alone: bool, keeps_spans: bool = True) -> Published:
-    """Plans, and takes an earlier version of the same key, or makes one.
-
-    Raises: OutputError: some rows beside all of them, or all beside some. NoSpaceError: the disk cannot hold the build.
-    """
+    """Takes an earlier version of the same key, or makes one. Raises: OutputError, NoSpaceError."""
     live, options = build.base.live, build.options
     if live is not None and bool(live.trial) != (options.limit is not None):
         holds = f"all rows in {live.version}, and --limit builds some"
@@ -152,10 +143,7 @@ def _publish(build: Build, lease: leases.Lease, *, alone: bool, keeps_spans: boo
 
 
 def source_files(beam_options: Sequence[str] = (), *, passes_on: bool = False) -> Files:
-    """Opens the files of sources: object stores without Beam, unless Beam's options configure them.
-
-    With `passes_on`, options unknown to Beam may be a job server's.
-    """
+    """Opens sources' files: stores' without Beam, unless its options, maybe a job server's, configure them."""
 
     def parsed() -> Any:
         from recordmill.pipeline.build.beam.runner import parse_options

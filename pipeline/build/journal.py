@@ -171,9 +171,8 @@ def measured(path: str | None, output: str, name: str) -> Iterator[dict[str, Any
         entry["exit_code"] = int(code_of(error))
         raise
     finally:
-        if path is not None:
-            if warning := write_metrics(path, entry | {"ended_at": now()}, output):
-                say(warning, sys.stderr)
+        if path is not None and (warning := write_metrics(path, entry | {"ended_at": now()}, output)):
+            say(warning, sys.stderr)
 
 
 def to_openmetrics(entry: Mapping[str, Any], live: Manifest | None) -> str:

@@ -54,10 +54,7 @@ class NothingMendedError(UserError):
 
 
 def make_version(build: Build, plan: BuildPlan, lease: leases.Lease) -> Published:
-    """Builds and publishes a version under the output's lease; retries a failed job with the finished work.
-
-    Raises: LearnedAnewError: kept spans are outdated.
-    """
+    """Builds a version under the output's lease; retries a failed job. Raises: LearnedAnewError."""
     with make_runner(build.options) as runner:
         use_options(lambda: runner.options)
         attempt = _Attempt(build, plan, lease, runner)
@@ -174,10 +171,8 @@ class _Attempt:
         build, plan, context, listener = self.build, self.plan, results.context, self.build.listener
         before, digest = EarlierVersions(build, plan).find(), hashlib.sha256(results.rejects_jsonl).hexdigest()
         if before is not None and digest in [file.get("sha256") for file in before.rejects.get("files", [])]:
-            raise NothingMendedError(
-                f"the {len(results.rejects):,} rows that {before.version} rejected are rejected again: mend them; "
-                "no version is published"
-            )
+            rows = f"the {len(results.rejects):,} rows that {before.version} rejected"
+            raise NothingMendedError(f"{rows} are rejected again: mend them; no version is published")
         descriptions = describe_features(results)
         serving = os.path.join(context.assembled, SERVING_FOLDER)
         listener.on_stage(Stage.SERVE)

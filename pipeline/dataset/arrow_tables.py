@@ -24,13 +24,10 @@ HEADER = 2  # the field of a `Message` with the batch
 
 
 def read_table(folder: Location, path: str, data: bytes, schema: pa.Schema | None = None) -> pa.Table:
-    """Reads a table of plain columns, of `schema` or all, from the bytes of a file or a stream.
+    """Reads a table of plain columns, of `schema` or all, from the bytes of a file or a stream in a version's folder.
 
-    Messages name the version's folder and the file's path in it.
-
-    Raises:
-        DatasetError: the data exceeds 64 MiB and 32 times the file's bytes, lacks a column, has a column of another
-            type, or is damaged.
+    Raises: DatasetError: it exceeds 64 MiB and 32 times the file's bytes, lacks a column, has one of another type, or
+    is damaged.
     """
     try:
         stream = pa.py_buffer(data)[len(MAGIC) if data.startswith(MAGIC) else 0 :]

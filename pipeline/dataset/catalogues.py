@@ -1,8 +1,8 @@
 """A version for catalogues: `croissant.json` of MLCommons Croissant 1.0, `dataset_info.json` of TensorFlow Datasets.
 
 Croissant lists every shard with its digest, the splits, the names of ids, and the stored fields of a record. It lacks a
-TFRecord format, so the file names the page about it: a Croissant reader validates and shows the description, and reads
-the splits and the names; records need Recordmill, TensorFlow Datasets or `tf.data`, or `recordmill export` to Parquet.
+TFRecord format: a Croissant reader reads the splits and the names; records need Recordmill, TensorFlow Datasets or
+`tf.data`, or `recordmill export` to Parquet.
 """
 
 import json
@@ -15,15 +15,13 @@ from recordmill.transforms.base.kinds import read_descriptions
 from recordmill.transforms.base.stored import KEY, Stored, part_name
 
 CROISSANT = "croissant.json"
-TERMS = """
-    citeAs column equivalentProperty extract field fileObject fileProperty fileSet format includes isLiveDataset
+TERMS = """citeAs column equivalentProperty extract field fileObject fileProperty fileSet format includes isLiveDataset
     jsonPath key md5 parentField path recordSet references regex repeated replace samplingRate separator source
-    subField transform
-"""
+    subField transform""".split()
 CONTEXT: Json = {
     "@language": "en",
     "@vocab": "https://schema.org/",
-    **{term: f"cr:{term}" for term in TERMS.split()},
+    **{term: f"cr:{term}" for term in TERMS},
     "conformsTo": "dct:conformsTo",
     "cr": "http://mlcommons.org/croissant/",
     "data": {"@id": "cr:data", "@type": "@json"},
@@ -112,15 +110,13 @@ def _names(manifest: Manifest) -> Iterator[Json]:
 
 
 def _records(manifest: Manifest) -> Json:
-    of_split = {
-        **_source("", "fileSet", fileProperty="filename"),
-        "transform": {"regex": f"^{re.escape(manifest.name)}-(.+)\\.tfrecord-.*$"},
-    }
+    regex = f"^{re.escape(manifest.name)}-(.+)\\.tfrecord-.*$"
+    of_split = {**_source("", "fileSet", fileProperty="filename"), "transform": {"regex": regex}}
     fields = [_field("records/split", "sc:Text", source=of_split, references={"field": {"@id": "splits/name"}})]
     fields.append(_stored(KEY, "The key that names the row for ever.", Stored("bytes")))
     for feature, description in read_descriptions(manifest.features).items():
         text = f"{'The label: a' if feature == manifest.label else 'A'} feature of kind {description.kind}"
-        for part, stored in description.parts().items():
+        for part, stored in description.parts.items():
             words = f"{text}, its {part}." if part else f"{text}."
             fields.append(_stored(part_name(feature, part), words, stored, description.is_image_file))
     text = "A record for each row: a `tf.train.Example` with these features, as they are stored."

@@ -2,12 +2,10 @@ r"""`tf.train.Example`s read by the protobuf parser, `tf.train.SequenceExample`s
 
 A SequenceExample's `context` has the same field number as an Example's `features`, so one message reads both. Written
 bytes are those of the deterministic encoder: features are sorted by name, one after those that it begins; numbers are
-packed. Varints of all rows are made at once.
+packed.
 
 >>> examples({"x": Ragged(np.array([1, 300]), np.array([0, 2]))})
 [b'\n\x0e\n\x0c\n\x01x\x12\x07\x1a\x05\n\x03\x01\xac\x02']
->>> parse_example(b"no example") is None
-True
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -94,10 +92,7 @@ class Example:
         return sorted({*self._features, *self._message.feature_lists.feature_list})
 
     def values(self, name: str) -> Values | None:
-        """Returns a feature's values, for a feature list those of all steps; None if missing or without a list.
-
-        The steps of a feature list may hold values of several kinds.
-        """
+        """Returns a feature's values, of a feature list all steps', maybe several kinds; None without any list."""
         if name not in self._features:  # an access to a missing one would add it
             return self.steps(name)
         feature = self._features[name]
@@ -118,10 +113,7 @@ class Example:
 
 
 def parse_example(record: bytes) -> Example | None:
-    """Parses a record; None if it is invalid or lacks features.
-
-    As usual in protobuf, ignores unknown fields, and uses the last one of duplicate features.
-    """
+    """Parses a record, the last of duplicate features; None if it is invalid or lacks features."""
     message = _parsed(record)
     has_any = message is not None and (message.features.feature or message.feature_lists.feature_list)
     return Example(message) if has_any else None
@@ -130,8 +122,8 @@ def parse_example(record: bytes) -> Example | None:
 def canonical_example(record: bytes) -> bytes | None:
     """Returns an Example in canonical form; None for invalid bytes.
 
-    Each name occurs once, with one list; numbers are packed; unknown fields are removed. A feature list of a
-    SequenceExample becomes a list with the values of all its steps, unless there are none, or of several kinds.
+    Each name occurs once, with one list; numbers are packed; unknown fields are removed. A feature list becomes a list
+    with the values of all its steps, unless there are none, or of several kinds.
     """
     message = _parsed(record)
     if message is None:
@@ -147,10 +139,7 @@ def canonical_example(record: bytes) -> bytes | None:
 
 
 def nested_lists(record: bytes) -> list[str]:
-    """Names the feature lists that no flat list holds.
-
-    A step has several values or none, steps differ in their kind, or a feature of the context has the same name.
-    """
+    """Names the feature lists that no flat list holds: by their steps' values or kinds, or the context's names."""
     message = _parsed(record)
     lists = {} if message is None else message.feature_lists.feature_list
     return [
@@ -170,7 +159,6 @@ def examples(columns: Mapping[str, Ragged]) -> list[bytes]:
 
 
 def _features(name: bytes, column: Ragged) -> Iterator[bytes]:
-    """Yields each row's entry of a feature."""
     named, (values, splits), kind, packed = _field(FIRST, name), column, BYTES, b""
     if isinstance(values, np.ndarray):
         kind = NUMBERS[values.dtype.name]

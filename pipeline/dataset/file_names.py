@@ -4,15 +4,12 @@ Shards have TensorFlow Datasets' names; an index has another, so `emoji-train.tf
 in an object store share shards: `Shard.version` names the version with file and index in its folder. Manifests are
 untrusted: such a shard must be below the folder `versions`, after following links.
 
-An adopted version names somebody else's files, and may come from anybody and name any file. Allowed are places in the
-dataset's own folder, those that a caller names, and those that this user adopted into this folder on this machine. A
-place is what remains after every link on its way is resolved: `allow` decides it, and `paths.real_place` holds a file
-there when it is opened.
+An adopted version names somebody else's files, and may come from anybody. Allowed are places in the dataset's own
+folder, those that a caller names, and those that this user adopted into this folder on this machine. A place is what
+remains after every link on its way is resolved: `allow` decides it, and `paths.real_place` holds a file there.
 
 >>> shard_file("emoji", "train", "tfrecord", 0, 12)
 'emoji-train.tfrecord-00000-of-00012'
->>> span_file("2026-11-20", REPORT)
-'spans/2026-11-20/report.json'
 """
 
 import glob
@@ -28,16 +25,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from recordmill.pipeline.dataset import paths
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Location, Manifest, Shard
-from recordmill.pipeline.dataset.paths import (
-    ADOPT,
-    NO_PARTS,
-    OF_URLS,
-    check_place,
-    real_place,
-    user_cache,
-    write_atomically,
-)
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.safe_text import cut
 
@@ -50,19 +39,14 @@ HERE = "."  # the root of files in the dataset's own folder
 
 
 def shard_file(dataset: str, split: str, what: str, shard: int, shards: int) -> str:
-    """Names a file of shard number `shard`, from 0.
-
-    `what` is `tfrecord`, `index`, `pack-9` for its rows of 9 ids, or `kept` for a split's records in an adopted file.
-    """
+    """Names shard `shard`'s file, from 0, of `what`: `tfrecord`, `index`, `pack-9` (rows of 9 ids), or `kept`."""
     return f"{dataset}-{split}.{what}-{shard:05d}-of-{shards:05d}"
 
 
 def renamed(shard: Shard, dataset: str, split: str, number: int, shards: int) -> Shard:
     """Names the files of a shard for the own folder of a version that keeps it."""
-    file, index, *packs = (
-        shard_file(dataset, split, what, number, shards)
-        for what in ("tfrecord", "index", *(f"pack-{each.length}" for each in shard.packs))
-    )
+    kinds = ("tfrecord", "index", *(f"pack-{each.length}" for each in shard.packs))
+    file, index, *packs = (shard_file(dataset, split, what, number, shards) for what in kinds)
     indexes = tuple(replace(each, file=name) for each, name in zip(shard.packs, packs, strict=True))
     return replace(shard, file=file, index=index, packs=indexes, version=None)
 
@@ -113,8 +97,8 @@ class ShardPaths(NamedTuple):
 def shard_paths(folder: str, shard: Shard) -> ShardPaths:
     """Locates a shard listed in the manifest of a folder or URL.
 
-    Raises: DatasetError: the shard is in another version, and the folder was copied without it; a link leads out; or
-    the shard is an adopted file in a place that the caller does not allow.
+    Raises: DatasetError: the shard is in another version, and the folder was copied without it; a link leads out; or it
+    is an adopted file in a place that the caller does not allow.
     """
     own, (file, index, *packs) = folder, inner_paths(shard)
     if shard.version is not None:
@@ -130,9 +114,9 @@ def shard_paths(folder: str, shard: Shard) -> ShardPaths:
     kept, indexes = None if shard.kept is None else Place(own, shard.kept), tuple(Place(own, path) for path in packs)
     places = ShardPaths(Place(root, file), Place(own, index), kept, indexes)
     for place in (place for place in (*places[:3], *indexes) if place is not None):
-        check_place(*place)
+        paths.check_place(*place)
     if shard.root is not None and "://" not in root:
-        real_place(root, file)
+        paths.real_place(root, file)
     return places
 
 
@@ -154,10 +138,7 @@ def inner_paths(shard: Shard) -> tuple[str, ...]:
 
 
 def allow(manifest: Manifest, version: Location, files: Iterable[str] = ()) -> Manifest:
-    """Marks the roots of adopted files that readers may open; others are refused when a reader needs them.
-
-    `version` is the version's folder, and `files` are folders, files, globs or URLs that the caller allows.
-    """
+    """Marks the roots of adopted files that readers of a version's folder may open: own, remembered, or in `files`."""
     if not manifest.adopted:
         return manifest
     above, _, name = str(version).rpartition("/")[0].rpartition("/")
@@ -169,7 +150,7 @@ def allow(manifest: Manifest, version: Location, files: Iterable[str] = ()) -> M
         root = shard.root or ""
         if not _is_absolute(root):
             if root != HERE:
-                check_place(dataset, root)
+                paths.check_place(dataset, root)
             return replace(shard, root=Allowed(real(dataset if root == HERE else f"{dataset}/{root}")))
         is_allowed = "\0" not in root and any(_holds(*place, real(root), shard.file) for place in places)
         return replace(shard, root=Allowed(real(root))) if is_allowed else shard
@@ -202,7 +183,8 @@ def _holds(folder: str, names: str, root: str, file: str) -> bool:
     if names:
         return root == folder and fnmatchcase(file, names)
     whole, place = f"{root}/", f"{folder.rstrip('/')}/"
-    special = OF_URLS & set(whole.removeprefix(place)) or NO_PARTS & set(root.partition("://")[2].split("/"))
+    parts = root.partition("://")[2].split("/")
+    special = paths.OF_URLS & set(whole.removeprefix(place)) or paths.NO_PARTS & set(parts)
     return whole.startswith(place) and not ("://" in root and special)
 
 
@@ -215,7 +197,7 @@ def sample(read: Callable[[int, int], bytes], size: int) -> str:
 def check_content(path: str, size: int, expected: str | None, read: Callable[[int, int], bytes]) -> None:
     """Compares an adopted file's `sample` with that of its adoption, if known. Raises: DatasetError."""
     if expected and sample(read, size) != expected:
-        raise DatasetError(f"{path} changed since it was adopted: {ADOPT}")
+        raise DatasetError(f"{path} changed since it was adopted: {paths.ADOPT}")
 
 
 def remember(dataset: str, roots: Iterable[str]) -> None:
@@ -223,7 +205,7 @@ def remember(dataset: str, roots: Iterable[str]) -> None:
     path, places = _note(dataset), {_real(root) for root in roots if _is_absolute(root)}
     with suppress(OSError):  # without a cache, `files=` allows them
         os.makedirs(path.parent, mode=0o700, exist_ok=True)
-        write_atomically(path, json.dumps(sorted({*places, *_remembered(dataset)})).encode())
+        paths.write_atomically(path, json.dumps(sorted({*places, *_remembered(dataset)})).encode())
 
 
 def _remembered(dataset: str) -> list[str]:
@@ -237,4 +219,4 @@ def _remembered(dataset: str) -> list[str]:
 
 def _note(dataset: str) -> Path:
     name = dataset if "://" in dataset else os.path.realpath(dataset)
-    return Path(user_cache(), "adopted", f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.json")
+    return Path(paths.user_cache(), "adopted", f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.json")

@@ -82,10 +82,7 @@ class Histogram:
         return (low + high) / 2
 
     def boundaries(self, buckets: int) -> list[float]:
-        """Returns the lower bounds of `buckets` equal buckets except the first: value number `i * count // buckets`.
-
-        Equal values share a bucket: duplicate boundaries, and those with an empty bucket below, are dropped.
-        """
+        """Returns the lower bounds of `buckets` equal buckets but the first, distinct, without empty ones."""
         count = int(self.counts.sum())
         if not count:
             return []

@@ -51,8 +51,7 @@ class Shard(Written):
     span: SpanName | None = None  # the span of its records (`Manifest.spans`), if the version has spans
     version: VersionName | None = None  # the version with file and index in its folder; None: this one
     root: str | None = None
-    """The folder or URL of an adopted file: somebody else's, never written; relative to the dataset's folder, or
-    absolute. Readers open only a `file_names.Allowed` one."""
+    """The folder or URL of an adopted file, never written, or below the dataset's; read if `file_names.Allowed`."""
     frames: Count | None = None  # the records of an adopted file: with the index, of any split
     kept: InnerPath | None = None
     """A bit for each record of an adopted file, the lowest first: 1 for those of the split; None: all are."""
@@ -153,8 +152,7 @@ class Manifest(Written):
     adopted: Json = field(default_factory=dict)
     """The folders of adopted files, and `key`, the records' feature with the key; empty for a built version."""
     packs: tuple[Pack, ...] = ()  # the lengths at which records are packed into rows, and their features
-    trial: Count = 0
-    """The approximate number of rows asked for; 0 for all."""
+    trial: Count = 0  # the approximate number of rows asked for; 0 for all
 
     @property
     def source_key(self) -> str:
@@ -201,13 +199,9 @@ class Manifest(Written):
 
     @classmethod
     def from_json(cls, manifest: Any) -> "Manifest":
-        """Reads a parsed `dataset.json`.
-
-        Raises: NewerFormatError: the format is newer. DatasetError: a value is missing or invalid.
-        """
+        """Reads a parsed `dataset.json`. Raises: NewerFormatError; DatasetError: a wrong or missing value."""
         check_format(manifest, DEEP_FORMAT)
         read: Manifest = read_as(manifest, cls, "")
-        read_as(read.files, dict[str, _FileEntry], "files")
         _check_features(read)
         _check_shards(read)
         lengths = [pack.length for pack in read.packs]  # a shard may lack all indexes
@@ -271,10 +265,7 @@ def no_folder(output: str | Location) -> DatasetError:
 
 
 def read_latest(output: str | Location) -> Latest:
-    """Reads the pointer to the live version.
-
-    Raises: DatasetError: the folder is missing, has no live version, or its pointer is broken.
-    """
+    """Reads the pointer to the live version. Raises: DatasetError: the folder or pointer is missing or broken."""
     folder = _location(output)
     if (folder / LATEST_FILE).is_file():
         return _read(folder, LATEST_FILE, MOST_LATEST_BYTES, Latest.from_json)
@@ -285,10 +276,7 @@ def read_latest(output: str | Location) -> Latest:
 
 
 def read_manifest(folder: str | Location) -> Manifest:
-    """Reads the manifest of a version's folder.
-
-    Raises: DatasetError: it is missing or broken, or a newer Recordmill wrote it.
-    """
+    """Reads the manifest of a version's folder. Raises: DatasetError: it is missing, broken or too new."""
     if not (_location(folder) / MANIFEST_FILE).is_file():
         raise DatasetError(f"{folder} is not a published version: {MANIFEST_FILE} is missing")
     return _read(_location(folder), MANIFEST_FILE, MOST_MANIFEST_BYTES, Manifest.from_json)
@@ -309,8 +297,7 @@ def _read(folder: Location, name: str, most: int, from_json: Callable[[Any], _Re
 
 
 def _to_text(value: Json) -> str:
-    # Keys keep the spec's order, for people. ASCII, because a file's name may hold half a surrogate pair, invalid in
-    # UTF-8.
+    # Keys keep the spec's order. ASCII, because a file's name may hold half a surrogate pair, invalid in UTF-8.
     return json.dumps(value, indent=2, allow_nan=False, default=lambda part: part.to_json()) + "\n"
 
 
@@ -329,11 +316,6 @@ def _check_features(manifest: Manifest) -> None:
             raise DatasetError(f"features.{name}: {PADDED_BYTES.beyond(padded)}")
 
 
-class _FileEntry(TypedDict):
-    bytes: Count
-    sha256: Sha256
-
-
 class _Described(TypedDict):
     kind: str
     model: NotRequired[InnerPath | None]
@@ -345,10 +327,7 @@ class _WithVocabulary(_Described):
 
 
 def _check_shards(manifest: Manifest) -> None:
-    """Refuses a file with two roles, one of them in a shard, and an adopted one with fewer records than its split.
-
-    Several splits may share an adopted file.
-    """
+    """Refuses a shard's file with two roles, and an adopted one with fewer records than its split."""
     for shard in manifest.shards:
         if shard.indexed > SHARD_RECORDS.most or (shard.root and shard.indexed > shard.bytes // FRAME_BYTES):
             said = f"{shard.indexed:,} records in {shard.bytes:,} bytes"

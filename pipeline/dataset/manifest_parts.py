@@ -1,6 +1,4 @@
-"""The types of parts of `dataset.json` in `Manifest`, and of spans' reports.
-
-A part may be empty, and a later Recordmill may add keys.
+"""The types of parts of `dataset.json` in `Manifest`, and of spans' reports: a later Recordmill may add keys.
 
 >>> check_parts({"rows": {"read": 3, "written": -1, "rejected": 0}})
 Traceback (most recent call last):
@@ -86,7 +84,6 @@ def _object(**fields: Any) -> Any:
 
 
 def _some(**fields: Any) -> Any:
-    """Makes the type of an object with any of these keys."""
     return TypedDict("_some", fields, total=False)
 
 
@@ -128,6 +125,7 @@ _DRIFT_FIGURES = _some(
 _BREACH = _object(rule=str, subject=str, figure=float, limit=float | None, detail=str)
 _GATE = _some(live=VersionName, figures=dict[str, dict[str, float]], breaches=list[_BREACH], not_compared=list[str])
 _PARTS = {
+    "files": dict[str, _object(bytes=Count, sha256=Sha256)],
     "adopted": _some(files=list[str], key=_object(names=list[str], dtype=str)),
     "features": dict[str, Any],
     "statistics": dict[str, _STATISTICS],
@@ -151,10 +149,7 @@ _SPAN = _object(sources=dict[str, _ROWS], reasons=Counts, duplicates=_DUPLICATES
 
 
 def check_parts(manifest: Mapping[str, Any]) -> None:
-    """Checks the types of a manifest's nonempty fields.
-
-    Raises: DatasetError: a value has a wrong type, is out of range, or lacks a required companion.
-    """
+    """Checks the types of a manifest's nonempty fields, and those that go together. Raises: DatasetError."""
     for name, hint in _PARTS.items():
         if manifest.get(name):
             read_as(manifest[name], hint, name)

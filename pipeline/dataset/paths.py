@@ -1,13 +1,9 @@
 """Paths of files: access confined to a version's folder, plain names, and atomic writes.
 
 Manifests are untrusted. Their paths are relative, of plain parts, and still lead into the folder after following
-symbolic links; the folder itself may be a link. Refused files are not opened.
+symbolic links; the folder itself may be a link. Refused files are not opened. Datasets, splits and features have plain
+names, used in file names. A version's or span's name is its folder's.
 
-Datasets, splits and features have plain names, used in file names. A version's or span's name is its folder's. A class
-may have any name, so its folder's name is derived from it.
-
->>> check_inner("transform_fn/assets/text.vocabulary.txt")
-'transform_fn/assets/text.vocabulary.txt'
 >>> check_inner("../../etc/passwd")
 Traceback (most recent call last):
 ...
@@ -63,7 +59,7 @@ Location: TypeAlias = Path | Remote  # a folder or a file
 def check_inner(path: str) -> str:
     """Returns a relative path that stays in its folder, judged by its text.
 
-    Raises: DatasetError: it is empty, absolute, a URL, or too long, or holds `..`, `~`, a backslash or unprintable
+    Raises: DatasetError: it is empty, absolute, a URL, or too long, or holds `..`, `~`, a backslash or control
     characters.
     """
     parts = path.split("/")
@@ -76,10 +72,7 @@ def check_inner(path: str) -> str:
 
 
 def locate(folder: str, path: str) -> str:
-    """Returns the path of a local file or folder listed by a version, with links resolved; it may be missing.
-
-    Raises: DatasetError: `path` leaves `folder`, by its text or by a symbolic link.
-    """
+    """Returns a listed local file's path, links resolved, maybe missing. Raises: DatasetError: it leaves `folder`."""
     full = os.path.join(folder, check_inner(path))
     parts = path.split("/")
     if not any(os.path.islink(os.path.join(folder, *parts[:depth])) for depth in range(1, len(parts) + 1)):
@@ -101,10 +94,7 @@ def real_place(root: str, path: str) -> str:
 
 
 def path_within(folder: str | Path, path: str) -> Path:
-    """Returns the path to write an untrusted name to, below a local folder, and makes its parent folders.
-
-    Raises: DatasetError: `path` leaves `folder`, by its text or by a symbolic link.
-    """
+    """Returns the path to write an untrusted name to, and makes its folders. Raises: DatasetError: it leaves."""
     full = Path(locate(str(folder), path))
     full.parent.mkdir(parents=True, exist_ok=True)
     return full
@@ -119,10 +109,7 @@ def check_place(folder: str, path: str) -> None:
 
 
 def open_file(path: str) -> BufferedReader:
-    """Opens a regular file for reading; does not block on a pipe or read from it.
-
-    Raises: OSError: it is missing, unreadable, or a pipe, a device or a folder.
-    """
+    """Opens a regular file for reading. Raises: OSError: it is missing, unreadable, or a pipe, device or folder."""
     file = open(path, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK))
     try:
         _check_regular(path, os.fstat(file.fileno()))
@@ -155,11 +142,7 @@ def _check_regular(path: str, state: os.stat_result) -> None:
 
 
 def read_inner(folder: Location, path: str, most: int | None = None) -> bytes:
-    """Reads the file at `path` in a version's folder.
-
-    Raises:
-        DatasetError: the path leaves the folder, or the file is not regular, larger than `most` bytes, or unreadable.
-    """
+    """Reads a file of a version's folder. Raises: DatasetError: outside, irregular, above `most` bytes, unreadable."""
     if isinstance(folder, Path):
         try:
             with open_file(locate(str(folder), path)) as file:

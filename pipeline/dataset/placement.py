@@ -1,13 +1,9 @@
 """The place of a record: split, position in the order of all records, and shard, by its key's hash alone.
 
 One keyed blake2b digest gives three independent 64-bit numbers: splitting, ordering and sampling depend neither on each
-other nor on the machine, the run or the order of the input.
+other nor on the machine, the run or the order of the input. A group is one shard of one split; groups are numbered
+across splits; with spans, span by span, and a split's shards are those of the first span, then of the second.
 
-A group is one shard of one split; groups are numbered across splits. With spans, groups are numbered span by span, and
-a split's shards are those of the first span, then of the second, and so on.
-
->>> hash_key(b"cats/1.jpg").split == hash_key(b"cats/1.jpg").split
-True
 >>> days = {"monday": {"train": 2, "test": 1}, "tuesday": {"train": 1, "test": 1}}
 >>> layout = Layout.of_spans({"train": 9, "test": 1}, days)
 >>> [layout.shard_of_group(group) for group in range(layout.groups)]
@@ -68,10 +64,7 @@ def content_digest(content: bytes) -> bytes:
 
 
 def join_key(values: Iterable[str]) -> bytes:
-    """Joins several columns' values to a unique key.
-
-    A single value gives its UTF-8; several are each prefixed with their length in bytes: `3:cat1:7`.
-    """
+    """Joins columns' values to a unique key: one's UTF-8; of several each behind its length, `3:cat1:7`."""
     parts = [value.encode() for value in values]
     if len(parts) == 1:
         return parts[0]
@@ -193,9 +186,6 @@ class Layout:
 
 
 def strata_of(split_hashes: Hashes, classes: Sequence[str], bounds: Mapping[str, Sequence[int]]) -> Numbers:
-    """Returns the keys' splits, as positions in `splits`, with separate bounds for each class (stratified splits).
-
-    Classes without bounds belong to rejected rows: any split will do.
-    """
+    """Returns the keys' splits, as positions, by bounds of each class (stratified); any split for another class."""
     pairs = zip(classes, split_hashes.tolist(), strict=True)
     return np.array([bisect_right(bounds.get(name, ()), hash_) for name, hash_ in pairs], np.int64)

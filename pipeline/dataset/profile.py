@@ -4,8 +4,6 @@ Built shards count it (`pipeline.build.worker.shard_report`); a version keeps it
 All figures are whole numbers, which add up exactly in any order, and do not depend on the analysis: numbers count as in
 the source, texts by their length in ids.
 
-Also the lengths of texts in ids, and the share of padding in batches.
-
 >>> profile = {"age": FeatureProfile(rows=3, missing=1, histogram=Histogram.of(np.array([31, 40], np.float32)))}
 >>> add_up([profile, profile])["age"].missing
 2
@@ -130,14 +128,12 @@ def _sum(features: list[FeatureProfile]) -> FeatureProfile:
     are_all_counted = len(counted) == len(features)  # otherwise a part has too many
     for each_ids in counted if are_all_counted else ():
         ids.update(each_ids)
+    measures = gathered(each.appearance for each in features).items()
     return FeatureProfile(
         **total,
         histogram=Histogram.merged(histograms, MOST_VALUES) if histograms else None,
         ids=dict(ids) if are_all_counted and len(ids) <= MOST_NAMES else None,
-        appearance={
-            name: Histogram.merged(several, MOST_VALUES)
-            for name, several in gathered(each.appearance for each in features).items()
-        },
+        appearance={name: Histogram.merged(several, MOST_VALUES) for name, several in measures},
     )
 
 
@@ -169,10 +165,7 @@ def profiles_of(data: bytes) -> dict[str, dict[str, FeatureProfile]]:
 
 
 def read_profiles(folder: Location, sha256: str | None = None) -> dict[str, dict[str, FeatureProfile]] | None:
-    """Reads the profiles of a version from its folder, or None; with the file's `sha256`, it must exist and match.
-
-    Raises: DatasetError: the file is broken, changed or unreadable.
-    """
+    """Reads a version's profiles, or None; with `sha256` the file must exist and match. Raises: DatasetError."""
     if sha256 is None and not (folder / FILE).is_file():
         return None
     data = read_inner(folder, FILE, MOST_BYTES) if sha256 is None else read_checked(folder, FILE, sha256, MOST_BYTES)
@@ -184,20 +177,15 @@ def read_profiles(folder: Location, sha256: str | None = None) -> dict[str, dict
 
 LENGTHS_BATCH = 32  # rows of a usual batch, padded to its longest row
 Lengths = dict[str, int]
-"""`rows`, their `ids`, the `longest` row's ids; `in_batches`: ids and padding in batches of 32 consecutive rows, each
-padded to its longest row; for packed texts `packed_rows`, the number of packed rows."""
+"""`rows`, their `ids`, the `longest` row's; `in_batches`: with padding in batches of 32 rows; maybe `packed_rows`."""
 
 
 def measure_lengths(lengths: npt.NDArray[np.int64]) -> Lengths:
     """Measures a shard's texts by their numbers of ids in order, int64 of shape [rows]."""
     starts = range(0, len(lengths), LENGTHS_BATCH)
     batches = [lengths[start : start + LENGTHS_BATCH] for start in starts]
-    return {
-        "rows": len(lengths),
-        "ids": int(lengths.sum()),
-        "longest": int(lengths.max(initial=0)),
-        "in_batches": sum(len(batch) * int(batch.max()) for batch in batches),
-    }
+    padded, longest = sum(len(batch) * int(batch.max()) for batch in batches), int(lengths.max(initial=0))
+    return {"rows": len(lengths), "ids": int(lengths.sum()), "longest": longest, "in_batches": padded}
 
 
 def add_up_lengths(measured: Sequence[Lengths]) -> Lengths:
@@ -206,10 +194,7 @@ def add_up_lengths(measured: Sequence[Lengths]) -> Lengths:
 
 
 def describe_lengths(lengths: Lengths, *, max_length: int | None, packed: int | None = None) -> str:
-    """Describes the lengths of texts, and the share of padding for each way to batch them.
-
-    `max_length` is the text's limit, if any, and `packed` the number of ids of a packed row.
-    """
+    """Describes the lengths of texts, and the share of padding for each way to batch them."""
     if not lengths["ids"]:
         return "no ids"
     slots = {f"padding to the longest of {LENGTHS_BATCH} rows": lengths["in_batches"]}

@@ -4,18 +4,16 @@ A frame is a header (the data's length as uint64, the length's masked CRC-32C), 
 masked CRC-32C), all little-endian, like `tf.io.TFRecordWriter`'s (`record_writer.cc`). An index holds the records' byte
 offsets and the file's size as little-endian uint64.
 
-A pack index lists rows of a fixed number of ids as records. A record is stored once, and belongs to a row of each pack.
-An index holds little-endian uint32: `rows + 1` splits, the number of pieces before each row; then the pieces' records,
-their first ids, and their numbers of ids. A piece is a whole record, or a part of one longer than a row.
+A pack index lists rows of a fixed number of ids as records: little-endian uint32 of `rows + 1` splits, the number of
+pieces before each row; then the pieces' records, their first ids, and their numbers of ids. A piece is a whole record,
+or a part of one longer than a row.
 
 Rows are made by best-fit decreasing (Johnson 1973) over groups of neighbouring records: the longest first, each into
-the fullest row with room. A group leaves about half a row empty, so it has 256 rows or more; and a row needs records of
-some MiB alone, not of the whole shard: a reader of a bucket fetches neighbours together. In a row, records keep their
-order, and rows that of their first records: a hash's. Neither is sorted by length.
+the fullest row with room. A group leaves about half a row empty, so it has 256 rows or more; and a reader of a bucket
+fetches neighbours together. In a row, records keep their order, and rows that of their first records.
 
->>> framed = frame(b"abc")
->>> record_length(framed[:HEADER_BYTES]), framed[HEADER_BYTES:-FOOTER_BYTES]
-(3, b'abc')
+>>> record_length(frame(b"abc")[:HEADER_BYTES])
+3
 >>> made = pack(np.array([3, 2, 1, 0, 2, 9]), 4, split=False)
 >>> [piece.tolist() for piece in np.split(made.records, made.splits[1:-1])], made.sizes.tolist()
 ([[0, 2], [1, 4], [5]], [3, 1, 2, 2, 4])
@@ -90,14 +88,7 @@ def _frame_parts(record: bytes) -> tuple[bytes, bytes, bytes]:
 
 
 class ShardWriter:
-    """Writes a shard and its index, which appear at the end of a block without an error.
-
-    `create` opens a new file that appears atomically at the end of its block (`Store.create`).
-
-    >>> with ShardWriter("a.tfrecord", "a.index") as writer:  # doctest: +SKIP
-    ...     writer.write([b"record"])
-    >>> writer.records, writer.bytes, writer.sha256           # doctest: +SKIP
-    """
+    """Writes a shard and its index, by `create` (`Store.create`), which appear after a block without an error."""
 
     def __init__(self, path: str, index: str, create: Create = replacing) -> None:
         self._path, self._index, self._create = path, index, create

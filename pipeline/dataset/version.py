@@ -135,12 +135,10 @@ class DatasetVersion:
 
 
 def read_vocabulary(folder: Location, description: Description, feature: str = "it") -> list[str]:
-    """Returns a feature's words by id: first its special entries, then its file's lines.
+    """Returns a feature's words by id: first its special entries, then its file's lines; of bytes `<0x00>` to `<0xFF>`.
 
-    A text of bytes has the words `<0x00>` to `<0xFF>`. A given model's file includes its special entries.
-
-    Raises:
-        DatasetError: the feature lacks a vocabulary, or its file is missing, not UTF-8, or has a wrong number of words.
+    Raises: DatasetError: the feature lacks a vocabulary, or its file is missing, not UTF-8, or has a wrong number of
+    words.
     """
     ids = description.ids
     if ids is None or not ids.has_words:
@@ -162,10 +160,7 @@ def read_vocabulary(folder: Location, description: Description, feature: str = "
 
 
 def read_words(folder: Location, file: str) -> list[str]:
-    """Reads a vocabulary's file, one word per line.
-
-    Raises: DatasetError: it is unreadable, or has more than 512 MiB or 16,777,216 lines.
-    """
+    """Reads a vocabulary's file, a word a line. Raises: DatasetError: it is unreadable, or above the limits."""
     path = folder / file
     data = read_inner(folder, file, MOST_BYTES)
     if (lines := data.count(b"\n")) > MOST_WORDS:
@@ -184,9 +179,8 @@ def without_blank(words: Iterable[str]) -> tuple[str, ...]:
 
 
 def to_words(vocabulary: Sequence[str], ids: Any, padding_id: int | None) -> list[Any]:
-    """Replaces ids by words, and keeps the nesting of lists; drops the `padding_id`, if any.
+    """Replaces ids, of one or more dimensions, by words, and keeps the nesting of lists; drops padding.
 
-    `ids` are a list, an array or an eager tensor of whole numbers, of one or more dimensions.
     Raises: DatasetError: `ids` is a single number, or an id is out of range.
     """
     nested = _to_list(ids)

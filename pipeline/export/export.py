@@ -1,8 +1,4 @@
-"""Exports a version: a file for each shard, written in bounded memory, with the values that `Dataset.records` decodes.
-
->>> export(open_dataset("out/emoji"), "parquet", Path("emoji-parquet")).rows  # doctest: +SKIP
-10000
-"""
+"""Exports a version: a file for each shard, written in bounded memory, with the values of `Dataset.records`."""
 
 import io
 import json
@@ -244,18 +240,10 @@ class Exported:
 
 
 def export(dataset: DatasetVersion, to: str, target: Path, split: str | None = None) -> Exported:
-    """Writes a version's rows into a folder, completely or not at all, with a few rows in memory.
+    """Writes a version's rows, or a split's, into a new or empty folder, completely or not at all.
 
-    Args:
-        dataset: the version.
-        to: the format, a name in `FORMATS`.
-        target: a new or empty folder; not the current one.
-        split: the only split to write; None: all.
-
-    Raises:
-        ExportError: the format is unknown, or cannot hold a feature; or the folder is not empty, or the current one.
-        DatasetError: the split is unknown, or a record is damaged.
-        OSError: the folder cannot be written.
+    Raises: ExportError: the format is unknown, or cannot hold a feature; or the folder is not empty, or the current
+    one. DatasetError: the split is unknown, or a record is damaged. OSError: the folder cannot be written.
     """
     if to not in FORMATS:
         raise ExportError(f"unknown format '{to}'{did_you_mean(to, FORMATS)}; known: {', '.join(FORMATS)}")

@@ -2,10 +2,6 @@
 
 A chart counts several series, a version's splits, in the same bins. Splits differ in size, so it draws each series'
 shares; the table next to it has the counts.
-
->>> chart = histogram("age", {"train": Histogram.of(np.array([31, 40, 40], np.float32))}, whole=True)
->>> chart.bins[0], chart.series[0].counts[0], chart.bins[-1]
-('31', 1, '40')
 """
 
 import math
@@ -120,10 +116,7 @@ Chart: TypeAlias = HistogramChart | NamesChart | MapChart
 def histogram(
     title: str, parts: Mapping[str, Histogram], *, whole: bool, note: str = "", missing: Mapping[str, int] | None = None
 ) -> HistogramChart | None:
-    """Makes the chart of values by split, leaving out empty splits; None if all are.
-
-    Bins hold complete integers if values are `whole`. `missing` counts rows without a value, by split.
-    """
+    """Makes the chart of values by split, with rows `missing` one; bins of `whole` numbers; None if all are empty."""
     counted = {name: part for name, part in parts.items() if part.counts.sum()}
     if not counted:
         return None
@@ -145,17 +138,14 @@ def histogram(
     labels = [short(low) if low == high else f"{short(low)} to {short(high)}" for low, high in pairs]
     if is_cut:
         labels[0], labels[-1] = f"below {short(edges[1])}", f"{short(edges[-2])} or more"
-    series = tuple(Series(name, _binned(part, first, step, number)) for name, part in counted.items())
+    series = list[Series]()
+    for name, part in counted.items():
+        bins = np.floor(part.values / step + 1e-9).astype(np.int64) - first
+        counts = np.bincount(bins.clip(0, number - 1), part.counts, number)
+        series.append(Series(name, tuple(counts.astype(np.int64).tolist())))
     lacking = tuple((missing or {}).get(each.name, 0) for each in series)
     ticks = tuple((round(WIDTH * at / number, 1), short(edges[at])) for at in range(0, number, -(-number // TICKS)))
-    return HistogramChart(title, tuple(labels), ticks, series, note, lacking if any(lacking) else ())
-
-
-def _binned(values: Histogram, first: int, step: float, number: int) -> tuple[int, ...]:
-    bins = np.clip(np.floor(values.values / step + 1e-9).astype(np.int64) - first, 0, number - 1)
-    counts = np.zeros(number, np.int64)
-    np.add.at(counts, bins, values.counts)
-    return tuple(counts.tolist())
+    return HistogramChart(title, tuple(labels), ticks, tuple(series), note, lacking if any(lacking) else ())
 
 
 def short(number: float) -> str:
@@ -175,10 +165,7 @@ def short(number: float) -> str:
 def names(
     title: str, what: str, counts: Mapping[str, Sequence[int]], labels: Sequence[str], note: str = ""
 ) -> NamesChart | None:
-    """Makes the chart of names by split, the most frequent first; None without names.
-
-    `what` is the names' header, such as `class`; `counts` holds a count for each of `labels`, by split.
-    """
+    """Makes the chart of names (`what`: its header) by split, the most frequent first; None without names."""
     if not labels or not counts:
         return None
     table = np.array(list(counts.values()), np.int64)

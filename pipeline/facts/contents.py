@@ -86,11 +86,7 @@ class Contents:
 
 
 def read_contents(dataset: DatasetVersion, sources: Path | None = None, most_word_bytes: int | None = None) -> Contents:
-    """Reads a version's facts; decodes a small sample of its images, and rejects if given the sources' folder.
-
-    Leaves out words if their files exceed `most_word_bytes` in all (None: never).
-    Raises: DatasetError: a file other than a shard is missing or damaged.
-    """
+    """Reads a version's facts; leaves out words of more than `most_word_bytes`. Raises: DatasetError: damage."""
     facts = VersionFacts(dataset.folder, dataset.manifest)
     rejects, sample, pairs, damage = facts.rejects(SHOWN_REJECTS), None, dict[str, list[list[ShownRecord]]](), ""
     try:
@@ -147,10 +143,7 @@ def _pairs(dataset: DatasetVersion, kind: str) -> Iterator[list[ShownRecord]]:
 
 
 def remarks(contents: Contents) -> Iterator[tuple[str, str]]:
-    """Yields remarks on empty splits, leakage, missing values, figures beyond limits, …, the gravest first.
-
-    Each is a line to read first, and the report's section with more on it.
-    """
+    """Yields remarks, the gravest first, each with the report's section that says more."""
     manifest = contents.manifest
     if contents.damage:
         yield f"No record is shown: {contents.damage}.", "splits"
@@ -216,9 +209,5 @@ def lacking(profiles: Mapping[str, FeatureProfile]) -> tuple[dict[str, float], d
 
 
 def shares(of_splits: Mapping[str, float], digits: int = 0) -> str:
-    """Formats a share of each split.
-
-    >>> shares({"train": 0.25, "test": 0.5}, digits=1)
-    '25.0% of train, 50.0% of test'
-    """
+    """Formats a share of each split: `25% of train, 50% of test`."""
     return ", ".join(f"{share:.{digits}%} of {split}" for split, share in of_splits.items())

@@ -2,9 +2,6 @@
 
 Padding by `fit: pad` is found at the margins, and hatched: it has the background's colour, is as wide on two opposite
 sides, and on one axis only.
-
->>> content_of(Image.new("RGB", (4, 3)), None)
-(0, 0, 4, 3)
 """
 
 import colorsys
@@ -65,10 +62,7 @@ def with_poses(image: Image.Image, poses: Iterable[Pose]) -> Image.Image:
 
 
 def painted(mask: Levels, image: Levels | None, ignored: int | None) -> Image.Image:
-    """Paints a mask, uint8 [height, width, 1], half over its image, but not zeros; hatches what it ignores.
-
-    A deep image is stretched.
-    """
+    """Paints a mask, uint8 [height, width, 1], half over its image, but not zeros; hatches what it ignores."""
     values, under = mask[..., 0], np.zeros(mask.shape, np.uint8) if image is None else for_people(image)
     table = np.array([ImageColor.getrgb(mask_color(value)) for value in range(1, 256)], np.uint8)
     pixels = np.where(mask > 0, under // 2 + table[(values.astype(int) - 1) % 255] // 2, under)

@@ -1,7 +1,4 @@
-"""Draws records for people: the source's image, the stored one and augmented ones, with what lies on them, and texts.
-
->>> preview(dataset, dataset.records("train", limit=12), [RandomResizedCrop(224)]).save("preview.png")  # doctest: +SKIP
-"""
+"""Draws records for people: the source's image, the stored one and augmented ones, with their boxes, and texts."""
 
 import ast
 from collections.abc import Iterable, Sequence
@@ -53,9 +50,9 @@ def preview(
 ) -> Image.Image:
     """Draws records, a card each, in an RGB image up to 1,680 pixels or one card wide.
 
-    With augmentations, `changes`, also shows each image as in the first epochs of a training with `seed=0`; with the
-    folder `sources`, the sources' images at the keys.
-    Raises: DatasetError: `records` is empty; an image is damaged; an augmentation does not fit the images.
+    Also shows each image with augmentations, `changes`, as in the first epochs of a training with `seed=0`, and from
+    the folder `sources` the images at the keys. Raises: DatasetError: `records` is empty; an image is damaged; an
+    augmentation does not fit the images.
     """
     roles = FeatureRoles(dataset)
     if changes and not roles.images:
@@ -199,10 +196,7 @@ def _augmented(
 
 
 def _tile(what: str, image: Image.Image, boxes: Sequence[tuple[Any, ...]] = (), poses: Sequence[Pose] = ()) -> Tile:
-    """Fits an image to a tile, and draws its boxes with names, one colour per name, and its key points.
-
-    Enlarges a small image by a whole factor, with hard edges.
-    """
+    """Fits an image to a tile, a small one by a whole factor; draws its boxes, a colour a name, and key points."""
     factor = TILE / max(image.size)
     whole = int(factor) if factor >= 2 else factor
     sides = max(1, round(image.width * whole)), max(1, round(image.height * whole))

@@ -1,8 +1,6 @@
 """A small sample of a version's records, for people: some to show, and counts of the others; in notebooks a table.
 
 Records are ordered by the hash of the key, so a split's first ones are a reproducible random sample.
->>> in_words(["cat", "dog", "cat"])
-'cat ×2, dog'
 """
 
 import itertools
@@ -254,10 +252,7 @@ class FeatureRoles:
         return texts, lists | {name: in_words(value) for name, value in record.values.items() if name not in shown}
 
     def _named_boxes(self, record: Record, image: str) -> Iterator[tuple[Box, str, str]]:
-        """Yields an image's boxes with their names and colours, if a feature has as many names as boxes.
-
-        Otherwise a box is named after its feature, or, with a single feature of boxes, not at all.
-        """
+        """Yields an image's boxes with names and colours: of a feature with as many names, or their own."""
         for feature in (name for name, each in self.boxes.items() if each.image == image):
             boxes, other = record.values[feature], feature if len(self.boxes) > 1 else ""
             named = next((record.values[name] for name in self.names if len(record.values[name]) == len(boxes)), None)

@@ -1,13 +1,8 @@
 """Files for people and other tools, written just before the manifest.
 
 Recordmill's readers ignore them. The manifest lists them with digests, like any other file, for `verify`. `forget`
-rewrites them, as they may show forgotten rows.
-
-`README.md`, the dataset card, starts with a header for the Hugging Face hub, JSON as YAML: task, size, licence,
-languages, features and splits. Below it are the spec's `about`, tables of splits and features, and the code to open the
-version.
-
->>> manifest = with_sidecars(manifest, Path("out/.building/4f1c9a2e/run-1/version"), "out")  # doctest: +SKIP
+rewrites them, as they may show forgotten rows. `README.md`, the dataset card, starts with a header for the Hugging Face
+hub, JSON as YAML: task, size, licence, languages, features and splits.
 """
 
 import hashlib
@@ -30,10 +25,7 @@ from recordmill.transforms.base.stored import part_name
 CARD = "README.md"
 MOST_WORD_BYTES = 64 << 20  # larger vocabularies are left to `recordmill report`, to spare the driver's memory
 Sidecar = Callable[[Location, Manifest], bytes]
-"""Makes a version's file, from the folder of its shards and other files, and its manifest.
-
-The bytes are a function of both, without clock, path, and `version`, `sequence` and `gate`, which publishing decides.
-"""
+"""Makes a version's file from its folder and manifest alone, without `version`, `sequence` and `gate`."""
 
 
 def _report(folder: Location, manifest: Manifest) -> bytes:
@@ -57,11 +49,7 @@ SIDECARS: Mapping[str, Sidecar] = {  # files by name, in the order of writing
 
 
 def with_sidecars(manifest: Manifest, assembled: Path, output: str) -> Manifest:
-    """Writes the sidecars of an unfinished version, and adds them to its manifest, which lists all other files.
-
-    `assembled` is the local folder of the files still missing in `output`; a bucket already has the shards.
-    Raises: DatasetError: a shard or file shown by a sidecar is damaged. OSError: a file cannot be written.
-    """
+    """Writes the sidecars into `assembled`, and adds them to the manifest. Raises: DatasetError, OSError."""
     if manifest.adopted:  # `recordmill report` makes them
         return manifest
     stored = version_folder(open_location(output), manifest.version)
@@ -101,10 +89,7 @@ class _Uploading:
 
 
 MOST_NAMES = 1000  # classes named on a card; beyond, it gives the number
-_SIZES = (
-    *("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M"),
-    *("100M<n<1B", "1B<n<10B", "10B<n<100B", "100B<n<1T"),
-)
+_SIZES = "n<1K 1K<n<10K 10K<n<100K 100K<n<1M 1M<n<10M 10M<n<100M 100M<n<1B 1B<n<10B 10B<n<100B 100B<n<1T".split()
 _DTYPES = {"bytes": "binary", "int64": "int64", "float32": "float32"}
 _TASKS: tuple[tuple[str, set[str], set[str] | None], ...] = (
     ("keypoint-detection", {"keypoints"}, None),

@@ -2,10 +2,6 @@
 
 Unknown kinds, of a later Recordmill, have no description, and are shown by the manifest's words.
 
->>> VersionFacts(folder, read_manifest(folder)).features["label"].stored  # doctest: +SKIP
-'int64 ids'
->>> stored_words(None, {"kind": "later", "stored": "int64", "shape": [2, 3]})
-'int64 2×3'
 >>> leaks({"groups": 2, "rows": 3, "across": {"train": {"test": 2}}})
 '2 rows of test are also in train'
 """
@@ -49,7 +45,7 @@ class FeatureFacts(NamedTuple):
     @property
     def parts(self) -> Mapping[str, Stored]:
         """Stored tensors by part; empty for an unknown kind."""
-        return {} if self.description is None else self.description.parts()
+        return {} if self.description is None else self.description.parts
 
 
 class RejectFacts(NamedTuple):
@@ -78,16 +74,15 @@ class VersionFacts:
             if description and (text := description.as_text) and statistics.get("lengths"):
                 lengths = describe_lengths(statistics["lengths"], max_length=text.max_length, packed=text.packed)
             learned = tuple(_statistics_words(name, description, statistics))
-            stored, is_label = stored_words(description, json), name == self.manifest.label
-            facts[name] = FeatureFacts(name, str(json.get("kind")), is_label, description, stored, learned, lengths)
+            sides = sides_words(json["shape"]) if isinstance(json.get("shape"), list) else ""
+            stored = description.words() if description else f"{json.get('stored', '')} {sides}".strip()
+            named = name, str(json.get("kind")), name == self.manifest.label
+            facts[name] = FeatureFacts(*named, description, stored, learned, lengths)
         return facts
 
     @cached_property
     def classes(self) -> tuple[Sequence[str], Mapping[str, Sequence[int]]] | None:
-        """Names of the label's classes and, by split, the records of each. Raises: DatasetError: the names are damaged.
-
-        None if the label is not a category. Counts are of occurrences if a record may have several.
-        """
+        """The label's class names and, by split, their counts; None without. Raises: DatasetError: damage."""
         counted = {name: split.label_counts for name, split in self.manifest.splits.items() if split.label_counts}
         label = self.features.get(self.manifest.label or "")
         if not counted or label is None or label.description is None:
@@ -128,14 +123,6 @@ def packed_rows(manifest: Manifest) -> Iterator[tuple[str, str]]:
 
 SHOWN_BOUNDARIES, SHOWN_NAMES = 3, 10
 REMEDY = "to learn from the others alone, build without them by `analysis: refresh`"
-
-
-def stored_words(description: Description | None, json: Json) -> str:
-    """Describes a row's stored value: type and, for a list, length."""
-    if description is not None:
-        return description.words()
-    stored, shape = str(json.get("stored", "")), json.get("shape")
-    return f"{stored} {sides_words(shape)}".strip() if isinstance(shape, list) else stored
 
 
 def _statistics_words(name: str, description: Description | None, statistics: Json) -> Iterator[str]:

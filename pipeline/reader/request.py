@@ -91,7 +91,7 @@ def make_request(folder: str, manifest: Manifest, given: ReadOptions) -> Request
         _check_forms(given, features, manifest)
     else:
         for name, description in features.items():
-            if {part.dtype for part in lists_of(description.parts()).values()} != {"int64"}:
+            if {part.dtype for part in lists_of(description.parts).values()} != {"int64"}:
                 raise DatasetError(f"'{name}' is no list of int64, and its rows cannot be packed: {ADVICE}")
     records = sum(end - first for first, end in chosen)
     lanes = lanes_for(given.host_count) if given.shuffle == "blocks" and not given.balance else 0

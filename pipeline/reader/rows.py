@@ -305,7 +305,7 @@ def finished(
     if pack is None:
         return finish(request.features, columns, request.given, augment=augment, shares=shares, memory=memory)
     for number, (name, description) in enumerate(request.features.items()):
-        for part in lists_of(description.parts()):
+        for part in lists_of(description.parts):
             padding = 0 if part else pack.padding.get(name, description.padding)
             column = columns[part_name(name, part)]
             if number or part:

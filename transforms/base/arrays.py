@@ -3,11 +3,8 @@ r"""Arrays of numbers of one shape, where the first side may vary by row: latent
 Records, `.npy` files and lists become the same bytes: little-endian, in C order. A `.npy` header is checked before
 anything of its size is allocated, and no pickle is ever loaded.
 
->>> layout = ArrayLayout("uint8", (2, 2))
->>> layout.encode(np.array([[1, 2], [3, 4]]))
+>>> ArrayLayout("uint8", (2, 2)).encode(np.array([[1, 2], [3, 4]]))
 b'\x01\x02\x03\x04'
->>> layout.decode(b"\x01\x02\x03\x04").tolist()
-[[1, 2], [3, 4]]
 """
 
 import importlib
@@ -87,7 +84,6 @@ class ArrayLayout:
 
     @property
     def holds_integers(self) -> bool:
-        """Whether the numbers are integers."""
         return "int" in self.dtype
 
     @property
@@ -128,7 +124,7 @@ class ArrayLayout:
     def numbers(self, array: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
         """Converts numbers of any shape, and marks those out of the dtype's range. Raises: ArrayError: wrong type."""
         if array.dtype == self.numpy:
-            return np.ascontiguousarray(array), _not_finite(array)
+            return np.ascontiguousarray(array), ~np.isfinite(array)
         if not array.size:
             return np.zeros(array.shape, self.numpy), np.zeros(array.shape, bool)
         if array.dtype.kind not in ("iu" if self.holds_integers else "iuf"):
@@ -140,7 +136,7 @@ class ArrayLayout:
         with np.errstate(over="ignore"):
             floats = array.astype(np.float64) if array.dtype.kind != "f" else array
             values = floats.astype(self.numpy)
-        return values, _not_finite(values)
+        return values, ~np.isfinite(values)
 
     @property
     def out_of_range(self) -> str:
@@ -151,13 +147,11 @@ class ArrayLayout:
         return f"a number is not finite, or beyond the range of {self.dtype}: write another, such as 0"
 
     def wrong_type(self, found: str) -> str:
-        """Makes the message about values of another type."""
         is_rounded = self.holds_integers and "float" in found
         kind, hint = ("whole numbers", ": `dtype: float32` keeps them") if is_rounded else ("numbers", "")
         return f"wanted an array of {kind}, found {found}{hint}"
 
     def wrong_shape(self) -> str:
-        """Makes the message about an array of another shape."""
         return f"wanted an array of {self}, found one of another shape"
 
     def from_npy(self, data: bytes) -> bytes:
@@ -214,13 +208,6 @@ def npy_numbers(data: bytes, dtype: str) -> npt.NDArray[Any]:
     return layout.decode(layout.from_npy(data))
 
 
-def _not_finite(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    if values.dtype.kind in "iu":
-        return np.zeros(values.shape, bool)
-    found: npt.NDArray[np.bool_] = ~np.isfinite(values)
-    return found
-
-
 @dataclass(frozen=True, kw_only=True)
 class ArrayDescription(Description):
     """One array a row, stored as bytes: little-endian, in C order."""
@@ -244,7 +231,6 @@ class ArrayDescription(Description):
 
     @property
     def layout(self) -> ArrayLayout:
-        """The dtype and shape."""
         return ArrayLayout(self.dtype, self.shape)
 
     @property
@@ -267,7 +253,6 @@ class ArrayDescription(Description):
         return {"float16": "float32", "bfloat16": "float32"}.get(self.dtype, self.dtype), len(self.shape)
 
     def decode(self, stored: Any, decoding: Decoding) -> Any:
-        """Returns the numbers as nested lists."""
         return self.layout.decode(bytes(stored)).tolist()
 
     def tfds(self) -> dict[str, Any]:

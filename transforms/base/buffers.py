@@ -1,8 +1,7 @@
 """Memory for batches: page-aligned, reused after the last view of a batch is gone, and shared between processes.
 
 A large array has its own anonymous memory map. After the array and all its views are gone, the map waits for the next
-array of about its size, which saves the kernel clearing new pages. The alignment lets TensorFlow use an array without a
-copy.
+array of about its size, which saves the kernel clearing new pages. The alignment lets TensorFlow use it without a copy.
 
 >>> memory = BatchMemory()
 >>> batch = memory.empty((256, 224, 224, 3), np.uint8)
@@ -51,8 +50,7 @@ class BatchMemory:
 
     def __init__(self) -> None:
         _keep_freed_memory()
-        # Maps by size in bytes. Single operations on a dict and a list need no lock, and a lock could deadlock: the
-        # collector can free an array at any point of any thread, also inside `empty`.
+        # Maps by size in bytes. No lock: the collector can free an array at any point, also inside `empty`.
         self._spare: dict[int, list[mmap | memoryview]] = {}
         self._closed = False
 
@@ -82,11 +80,7 @@ class BatchMemory:
 
 
 def pixels_read_soon(shape: Sequence[int]) -> Array:
-    """Returns memory for decoded pixels to be read again at once: uint8 of a shape, uninitialized.
-
-    libjpeg-turbo writes rows at multiples of 32 bytes (16 without AVX2) past the processor's cache: `vmovntdq` in
-    jdcolext-avx2.asm. Rows beside a multiple save 6 to 10 % of an image's time.
-    """
+    """Returns uint8 memory beside a multiple of 32 bytes, where libjpeg-turbo's rows stay in the cache."""
     size = math.prod(shape)
     memory = np.empty(size + STREAMED, np.uint8)
     start = (STREAMED // 4 - memory.__array_interface__["data"][0]) % STREAMED
@@ -95,11 +89,7 @@ def pixels_read_soon(shape: Sequence[int]) -> Array:
 
 @cache
 def _keep_freed_memory() -> None:
-    """Makes glibc keep freed memory for the next allocation, once a process.
-
-    By default it returns larger pieces to the kernel and faults them in again. Freeing a large piece raises the
-    threshold (`mallopt`, M_MMAP_THRESHOLD: dynamic, to 32 MiB at most).
-    """
+    """Makes glibc keep freed memory, once a process: freeing a large piece raises its M_MMAP_THRESHOLD (`mallopt`)."""
     np.empty((32 << 20) - 8192, np.uint8)
 
 
@@ -130,8 +120,8 @@ def new_file() -> int:
 class SharedMemory:
     """A file in memory, mapped by two processes: a worker takes blocks of it, its parent shows them as arrays.
 
-    It is anonymous: the kernel frees it when both have ended, however they end. /dev/shm is avoided, as containers
-    often give it only 64 MiB. It is one map, because each of Python's maps holds a file descriptor.
+    The kernel frees it when both have ended. /dev/shm is avoided: containers often give it only 64 MiB. It is one map,
+    because each of Python's maps holds a file descriptor.
 
     >>> memory = SharedMemory(new_file())
     >>> block = memory.take(4096)
@@ -143,8 +133,7 @@ class SharedMemory:
         self._map = mmap(file, ADDRESSES)
         self._start = _address(self._map)
         self._end = 0
-        # Offsets of free blocks, by size. As in `BatchMemory`, locks could deadlock.
-        self._free: defaultdict[int, list[int]] = defaultdict(list)
+        self._free: defaultdict[int, list[int]] = defaultdict(list)  # offsets of free blocks, by size
 
     def take(self, size: int) -> memoryview:
         """Returns a page-aligned block; dropping it frees its pages. Only blocks of the same size reuse its place."""

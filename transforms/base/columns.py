@@ -79,8 +79,7 @@ class Column:
 
 Columns = Mapping[str, Column]  # the columns that a build asks for, by name
 ImageBase = tuple[str, str] | tuple[str, str, str]
-"""The base of image paths: `SourceReader.image_root`, a folder below it, and optionally an ending that the paths
-lack."""
+"""The base of image paths: `SourceReader.image_root`, a folder below it, and maybe an ending that the paths lack."""
 
 
 def required(columns: Columns) -> list[str]:

@@ -9,7 +9,7 @@ import functools
 import keyword
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -98,8 +98,7 @@ class SpecialIds:
 
     def described(self) -> dict[str, int | None]:
         """Returns the fields of a description."""
-        named = {"padding": self.padding, "unknown": self.unknown, "begin": self.begin, "end": self.end}
-        return {f"{name}_id": id_ for name, id_ in {**named, "first": self.first}.items()}
+        return {f"{name}_id": id_ for name, id_ in asdict(self).items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,8 +112,7 @@ class Learned:
     special: SpecialIds | None = None  # the model's
     separator_id: int | None = None  # ends the first text of a pair
     types: tuple[tuple[int, ...], ...] = ((), (0,), (0,), (1,), (1,))
-    """The types of a pair's ids: of those before, of the first text's, of those between, of the second text's, of those
-    after."""
+    """The types of a pair's ids: before, of the first text, between, of the second text, after."""
     template: str | None = None  # a chat's, Jinja
     tokens: Mapping[str, str] = field(default_factory=dict)  # of the chat's config, such as `bos_token`
 
@@ -134,10 +132,7 @@ def left_out(default: Value) -> Value:
 
 @dataclass(frozen=True)
 class StoredAs:
-    """A part's place in adopted records: the names and the type of their own features.
-
-    >>> StoredAs(("image/object/bbox/ymin", "…/xmin", "…/ymax", "…/xmax"), "float32")  # doctest: +SKIP
-    """
+    """A part's place in adopted records: the names and the type of their own features."""
 
     names: tuple[str, ...]
     """One; the four lists of boxes, in the order y_min, x_min, y_max, x_max; none for the constant 1."""
@@ -207,15 +202,11 @@ class Description:
             raise DatasetError(f"{error} in dataset.json: restore the manifest from a copy") from None
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the description as in the manifest."""
         return {"kind": self.kind, **_written(self)}
 
-    def parts(self) -> dict[str, Stored]:
-        """Returns the stored parts."""
-        return self._parts
-
     @functools.cached_property
-    def _parts(self) -> dict[str, Stored]:
+    def parts(self) -> dict[str, Stored]:
+        """The stored parts."""
         parts = self.parts_of(self.to_json())
         if self.stored_as is None:
             return parts
@@ -238,7 +229,7 @@ class Description:
     @property
     def is_list(self) -> bool:
         """Whether a row stores any number of values."""
-        return self.parts()[""].shape is None
+        return self.parts[""].shape is None
 
     @property
     def ids(self) -> Ids | None:
@@ -278,7 +269,7 @@ class Description:
     @property
     def decoded(self) -> tuple[str, int]:
         """The type of decoded values, a NumPy name, `bytes` or `string`, and how deep lists hold them."""
-        stored = self.parts()[""]
+        stored = self.parts[""]
         type_ = "string" if self.ids and self.ids.has_words else stored.dtype
         return type_, 1 if stored.shape is None else len(stored.shape)
 
@@ -309,7 +300,7 @@ class Description:
 
     def tfds(self) -> dict[str, Any]:
         """Describes the feature as TensorFlow Datasets' `features.json` does; by default, by its stored type."""
-        return tfds_stored(self.parts()[""])
+        return tfds_stored(self.parts[""])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -351,11 +342,8 @@ def short(number: float) -> float:
 def _written(item: Any) -> Any:
     """Returns a value as in JSON, without fields left out at their default."""
     if is_dataclass(item):
-        values = ((each, getattr(item, each.name)) for each in fields(item))
-        kept = (
-            (each, value) for each, value in values if not (each.metadata.get("left_out") and value == each.default)
-        )
-        return {each.name: _written(value) for each, value in kept}
+        kept = [each for each in fields(item) if not each.metadata or getattr(item, each.name) != each.default]
+        return {each.name: _written(getattr(item, each.name)) for each in kept}
     if isinstance(item, Mapping):
         return {name: _written(each) for name, each in item.items()}
     return list(item) if isinstance(item, tuple) else item

@@ -86,14 +86,10 @@ class Feature(Options):
         return Column(self.column_type, optional=self.optional)
 
     def first_column(self, name: str) -> str:
-        """Returns the name of the source's column for the feature `name`."""
         return self.column or name
 
     def joined_columns(self, name: str) -> dict[str, tuple[str, Column]]:
-        """Returns the columns that make a value, by field, the first one first; empty if it is one.
-
-        Lists of numbers are joined value by value; others become objects of the fields.
-        """
+        """Returns the columns that make a value, by field, the first one first; empty if it is one."""
         return {}
 
     def check(self, features: Mapping[str, "Feature"]) -> None:
@@ -114,19 +110,14 @@ class Feature(Options):
     def _changed(self) -> set[str]:
         return {name for name, field in type(self).model_fields.items() if getattr(self, name) != field.get_default()}
 
-    def _describe(self, kind: type[Described], *taken: str, **given: Any) -> Described:
-        """Makes a description of the `taken` options and of given fields. Raises: TypeError: a field is in neither."""
-        values = {**{name: getattr(self, name) for name in taken}, **given}
-        for each in fields(cast(Any, kind)):
-            if each.name not in values and each.name in type(self).model_fields:
-                raise TypeError(f"{kind.__name__}.{each.name} has the name of an option: take it, or give its value")
-        return kind(**values)
+    def _describe(self, kind: type[Described], **given: Any) -> Described:
+        """Makes a description of the given fields, and of the options with the names of others."""
+        options = {each.name for each in fields(cast(Any, kind))} & type(self).model_fields.keys()
+        return kind(**{name: getattr(self, name) for name in options} | given)
 
     def parts(self) -> tuple[str, ...]:
         """Names the tensors stored with the feature as `<feature>_<part>`."""
-        names = ("indicator", "keep_length", "optional", "shape", "window")
-        given = {name: getattr(self, name, None) for name in names}
-        described = {**given, "stored": "bytes", "encoding": getattr(self, "store", None)}
+        described = {**dict(self), "stored": "bytes", "encoding": getattr(self, "store", None)}
         return tuple(description_of(self.kind).parts_of(described))[1:]
 
     def read_parts(self) -> tuple[str, ...]:
@@ -160,16 +151,13 @@ class ListFeature(Feature):
 
     @property
     def varies(self) -> bool:
-        """Whether the number of values varies by row."""
         return self.length is None
 
     def read_parts(self) -> tuple[str, ...]:
-        """Names `length`, the number of values, if it varies."""
         return ("length",) if self.varies else ()
 
     @property
     def read_length(self) -> int | str:
-        """The number of values per row, or `varying`."""
         return self.length or "varying"
 
 
@@ -198,7 +186,6 @@ def check_together(groups: tuple[Group, ...], features: Mapping[str, Feature]) -
             raise WrongValueError(message, "together")
         for name in group:
             feature = feature_named(name, features, "together")
-            column = feature.raw_column()
-            if column is None or not (column.many or isinstance(feature, ListFeature)):
+            if not isinstance(feature, ListFeature) and not getattr(feature.raw_column(), "many", False):
                 message = f"'{name}' is of kind {feature.kind}, one value a row: only lists have a length"
                 raise WrongValueError(message, "together")

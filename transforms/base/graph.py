@@ -72,10 +72,7 @@ class Kind(NamedTuple):
 
 
 def each(prepare: Callable[[Any, Any, Context], Prepared]) -> Callable[[Any, Any, Context], Prepared]:
-    """Makes a kind's `prepare` work on lists, ragged [rows, None].
-
-    It prepares the first `max_length` values of each list. Missing lists become empty, so values are never missing.
-    """
+    """Makes `prepare` work on the first `max_length` values of lists, ragged [rows, None]; missing lists are empty."""
 
     def prepare_lists(options: Any, column: tf.RaggedTensor, context: Context) -> Prepared:
         kept = cut(options.max_length, column)
@@ -96,14 +93,12 @@ def cut(max_length: int | None, column: tf.RaggedTensor) -> tf.RaggedTensor:
 
 
 def padded(description: Any, values: tf.RaggedTensor, padding: Any = None) -> Parts:
-    """Pads lists, ragged [rows, None] or [rows, None, …], at the end, by default with 0 or `""`.
+    """Pads lists, ragged [rows, None] or [rows, None, …], at the end, by default with 0 or `""`: [rows, length].
 
-    A description has `length`, a number or `varying`, and `max_length`. Returns the values, shape [rows, length]; if
-    the length varies, [rows, max_length], by default the longest row's, and the part `length`: int64 [rows].
+    If the description's length varies, [rows, max_length], by default the longest row's; with the part `length`, int64
+    [rows].
     """
     length = description.length
     wide = description.max_length if length == "varying" else length
     full = values.to_tensor(default_value=padding, shape=[None, wide, *values.shape[2:]])
-    if length != "varying":
-        return {"": full}
-    return {"": full, "length": tf.cast(values.row_lengths(), tf.int64)}
+    return {"": full} | ({"length": tf.cast(values.row_lengths(), tf.int64)} if length == "varying" else {})

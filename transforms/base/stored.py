@@ -2,8 +2,8 @@
 
 >>> from recordmill.transforms.values.values_stored import NumberDescription
 >>> price = NumberDescription(stored="float32", normalize="none", indicator=True)
->>> stored_features({"price": price})
-{'price': Stored(dtype='float32', shape=()), 'price_missing': Stored(dtype='int64', shape=())}
+>>> list(stored_features({"price": price}))
+['price', 'price_missing']
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,21 +35,16 @@ def part_name(feature: str, part: str) -> str:
 
 def stored_features(features: Mapping[str, Description], *, with_key: bool = False) -> dict[str, Stored]:
     """Returns the stored parts by their names in a record, with `with_key` also the row's key."""
-    named = {
-        part_name(name, part): stored
-        for name, description in features.items()
-        for part, stored in description.parts().items()
-    }
+    every = ((name, *each) for name, description in features.items() for each in description.parts.items())
+    named = {part_name(name, part): stored for name, part, stored in every}
     return {**named, KEY: Stored("bytes")} if with_key else named
 
 
 class Ragged(NamedTuple):
     """Lists of varying length, one a row: row i holds `values[splits[i] : splits[i + 1]]`."""
 
-    values: Any
-    """The concatenated values of all rows: an array, or a list of bytes."""
-    splits: npt.NDArray[np.int64]
-    """int64 [rows + 1], from 0, never falling: empty lists repeat a number."""
+    values: Any  # the concatenated values of all rows: an array, or a list of bytes
+    splits: npt.NDArray[np.int64]  # int64 [rows + 1], from 0, never falling: empty lists repeat a number
 
     def lengths(self) -> npt.NDArray[np.int64]:
         """Counts the values of each row: int64 [rows]."""
@@ -81,10 +76,8 @@ Column: TypeAlias = npt.NDArray[Any] | Bytes | Ragged
 class ArraySpec(NamedTuple):
     """Shape and dtype of an array in a batch; in `ragged` arrays the second dimension varies by row."""
 
-    shape: tuple[int | None, ...]
-    """Rows first; None varies by batch."""
-    dtype: str
-    """A NumPy name, `bfloat16`, or `bytes`: an object array of bytes, TensorFlow's strings."""
+    shape: tuple[int | None, ...]  # rows first; None varies by batch
+    dtype: str  # a NumPy name, `bfloat16`, or `bytes`: an object array of bytes, TensorFlow's strings
     ragged: bool = False
 
 
@@ -109,8 +102,7 @@ class RowError(Exception):
 
     def __init__(self, row: int, message: str) -> None:
         super().__init__(message)
-        self.row = row
-        self.message = message
+        self.row, self.message = row, message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,10 +122,8 @@ class FinishOptions:
     text_length: int | str | None = None
     """The length of padded texts: a number of ids, or `longest` for the batch's longest; by default the feature's
     `max_length`, else the batch's longest. Of several packs it chooses one."""
-    captions: str = "all"
-    """From rows with several texts: `all`, the `first`, or a `random` one, another each epoch."""
-    masks: bool = False
-    """Adds `<feature>_mask` to padded texts: bool, True for tokens."""
+    captions: str = "all"  # from rows with several texts: `all`, the `first`, or a `random` one, another each epoch
+    masks: bool = False  # adds `<feature>_mask` to padded texts: bool, True for tokens
 
     def __post_init__(self) -> None:
         for each in fields(self):

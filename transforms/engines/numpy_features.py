@@ -23,8 +23,8 @@ from recordmill.transforms.base.description import Description
 from recordmill.transforms.base.stored import KEY, Column, FinishOptions, Ragged, RowError, part_name
 from recordmill.transforms.images.augment.base import Lying, MovedBoxes, MovedKeypoints
 from recordmill.transforms.images.augment.chain import Augment
-from recordmill.transforms.images.image_read import ImageReader, ReadImages
-from recordmill.transforms.images.image_stored import ImageDescription, ImageSequenceDescription
+from recordmill.transforms.images.image_read import ImageReader
+from recordmill.transforms.images.image_stored import AnyImages, ImageDescription, ImageSequenceDescription
 from recordmill.transforms.images.places_stored import PlacesDescription
 from recordmill.transforms.texts.text_read import Shares, padded, strings, texts
 from recordmill.transforms.texts.text_stored import TextDescription, TokenLabelsDescription
@@ -53,13 +53,8 @@ def finish(
         shares: float64 [rows] in [0, 1): choose a text of each row if not all are read; 0 chooses the first.
         memory: for large arrays; None: each its own.
 
-    Returns:
-        By part name: arrays [rows, …]; strings as object arrays of bytes; ragged texts as `Ragged`. Zero rows are
-        valid.
-
-    Raises:
-        RowError: a row does not fit its feature's description.
-        DatasetError: bfloat16 without ml_dtypes.
+    Returns arrays [rows, …] by part name; strings as object arrays of bytes, ragged texts as `Ragged`; zero rows are
+    valid. Raises: RowError: a row does not fit its feature's description. DatasetError: bfloat16 without ml_dtypes.
     """
     empty = np.empty if memory is None else memory.empty
     batch = Batch(features, columns, options, augment or {}, empty, shares)
@@ -97,9 +92,9 @@ class Batch:
 
     def stored(self, name: str, description: Description) -> dict[str, Any]:
         """Returns a feature's columns, by part."""
-        return {part: self.columns[part_name(name, part)] for part in description.parts()}
+        return {part: self.columns[part_name(name, part)] for part in description.parts}
 
-    def images(self, name: str, description: ReadImages) -> ImageReader:
+    def images(self, name: str, description: AnyImages) -> ImageReader:
         """Returns the reader of a feature's images."""
         on_it = {of: some for of, each in self.features.items() if each.lies_on == name and (some := each.as_places)}
         lying = [_lying(each, self.places[of]) for of, each in on_it.items()]

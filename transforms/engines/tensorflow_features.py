@@ -1,10 +1,6 @@
 """Stored to model-ready: the only path from a record to a model's input, for training and for serving.
 
-All functions work on a batch, and run eagerly, inside `Dataset.map` and inside a SavedModel. `KINDS` lists the graphs
-of the kinds.
-
->>> features = read_descriptions(manifest.features)  # doctest: +SKIP
->>> batches.map(lambda serialized: parse(features, serialized))  # doctest: +SKIP
+All functions work on a batch, and run eagerly, inside `Dataset.map` and inside a SavedModel.
 """
 
 from collections.abc import Mapping
@@ -21,16 +17,10 @@ from recordmill.transforms.base.graph import DTYPES, Context, Kind, Parts, Prepa
 from recordmill.transforms.base.stored import KEY, SERVED, FinishOptions, part_name, stored_features
 from recordmill.transforms.images import image_graph as image
 from recordmill.transforms.images import places_graph as places
-from recordmill.transforms.images.image_stored import ImageDescription, ImageSequenceDescription
+from recordmill.transforms.images.image_stored import AnyImages
 from recordmill.transforms.texts import text_graph as text
 from recordmill.transforms.texts.text_stored import TextDescription, TextsDescription, TokenLabelsDescription
-from recordmill.transforms.values.values_graph import (
-    list_features,
-    own_features,
-    prepare_names,
-    prepare_numbers,
-    prepare_raw,
-)
+from recordmill.transforms.values import values_graph as values
 
 if TYPE_CHECKING:
     from recordmill.transforms.images.mask_spec import Mask
@@ -42,10 +32,10 @@ Features = Mapping[str, Description]
 def parse(
     features: Features, serialized: tf.Tensor, *, with_key: bool = False, options: FinishOptions = SERVED
 ) -> dict[str, tf.Tensor]:
-    """Parses a batch of serialized Examples, string of shape [rows], and makes it model-ready.
+    """Parses a batch of serialized Examples, string of shape [rows], and makes it model-ready (`model_features`).
 
-    Returns the tensors of `model_features`, keeping a static number of rows; `with_key` adds the rows' keys as `key`,
-    string of shape [rows]. Raises: tf.errors.InvalidArgumentError: a record is not an Example, or lacks a feature.
+    Keeps a static number of rows; `with_key` adds the rows' keys as `key`, string [rows]. Raises:
+    tf.errors.InvalidArgumentError: a record is not an Example, or lacks a feature.
     """
     stored = tf.io.parse_example(serialized, parse_spec(features, with_key=with_key))
     ready = model_features(features, unpacked(features, stored), options)
@@ -77,16 +67,15 @@ def unpacked(features: Features, parsed: Mapping[str, Stored]) -> dict[str, Stor
 def model_features(
     features: Features, stored: Mapping[str, Stored], options: FinishOptions = SERVED
 ) -> dict[str, tf.Tensor]:
-    """Makes a batch of stored features model-ready: decoded, normalized, padded.
+    """Makes a batch of stored parts, tensors [rows], or ragged [rows, None], model-ready; ignores other tensors.
 
-    Takes for each part a tensor of shape [rows], or ragged [rows, None], and ignores others. Returns tensors of shape
-    [rows, …] by the parts' names, in the features' order, with the dtypes of each kind's `features`; zero rows are
-    valid.
+    Returns tensors [rows, …] by the parts' names, in the features' order, with the dtypes of each kind's `features`;
+    zero rows are valid.
     """
     ready: dict[str, tf.Tensor] = {}
     for name, description in features.items():
-        parts: Parts = {part: stored[part_name(name, part)] for part in description.parts()}
-        if isinstance(description, ImageDescription | ImageSequenceDescription):
+        parts: Parts = {part: stored[part_name(name, part)] for part in description.parts}
+        if isinstance(description, AnyImages):
             dtype = description.dtype if description.is_mask else options.dtype or description.dtype
             requested: Any = replace(description, dtype=dtype if dtype == description.pixel else "float32")
             result = KINDS[description.kind].features(requested, parts)
@@ -163,12 +152,12 @@ KINDS: Mapping[str, Kind] = {
     "pair": Kind(text.prepare_pairs, text.features),
     "chat": Kind(text.prepare_chats, text.features),
     "token_labels": Kind(text.prepare_labels, text.features),
-    "category": Kind(prepare_names),
-    "categories": Kind(each(prepare_names), list_features),
-    "number": Kind(prepare_numbers),
-    "numbers": Kind(each(prepare_numbers), lambda description, stored: padded(description, stored[""])),
+    "category": Kind(values.prepare_names),
+    "categories": Kind(each(values.prepare_names), values.list_features),
+    "number": Kind(values.prepare_numbers),
+    "numbers": Kind(each(values.prepare_numbers), lambda description, stored: padded(description, stored[""])),
     "array": Kind(prepare_array, array_features),
-    "raw": Kind(prepare_raw, lambda each, stored: stored if each.length is None else padded(each, stored[""])),
-    "own": Kind(prepare_raw, own_features),  # the user's function makes what is stored
+    "raw": Kind(values.prepare_raw, lambda each, stored: stored if each.length is None else padded(each, stored[""])),
+    "own": Kind(values.prepare_raw, values.own_features),  # the user's function makes what is stored
 }
 """The graphs of kinds by name."""

@@ -2,9 +2,6 @@
 
 The intent is relative colorimetric with black point compensation. Unreadable profiles, and profiles for other colours
 than the image's, are ignored.
-
-    convert = to_srgb(profile, image.mode)
-    pixels = convert(image) if convert else image
 """
 
 import io
@@ -19,10 +16,9 @@ FLAGS = ImageCms.Flags.BLACKPOINTCOMPENSATION
 
 
 def to_srgb(profile: bytes, mode: str) -> Callable[[Image.Image], Image.Image] | None:
-    """Returns a function that applies a profile (`color_profile`); None if it cannot be applied.
+    """Returns a function that applies a profile to pixels of Pillow's `mode`; None if it cannot be applied.
 
-    `mode` is Pillow's of the file's pixels. The function takes grey, RGB, RGBA or CMYK of 8 bits, and returns RGB, or
-    grey for a grey profile, keeping alpha.
+    It takes grey, RGB, RGBA or CMYK of 8 bits, and returns RGB, or grey for a grey profile, keeping alpha.
     """
     space, own = MODES.get(profile[16:20]), "CMYK" if mode == "CMYK" else "L" if mode in GREY else "RGB"
     transform = _transform(profile, space) if space == own or (space, own) == ("RGB", "L") else None

@@ -2,12 +2,10 @@
 
 Pixels are sRGB unless the file has a profile (ICC.1, or code points of H.273) that says otherwise. A profile counts as
 sRGB, whatever its name, if it moves no colour by more than `TOLERANCE` levels. Others are applied before the graph
-(`transforms.images.color`); this module only looks at numbers, and no decoder sees a profile here.
+(`transforms.images.color`); this module only looks at numbers.
 
 >>> profile_name(made_profile(PRIMARIES["Display P3"], SRGB_CURVE))
 'Display P3'
->>> profile_name(made_profile(PRIMARIES["sRGB"], SRGB_CURVE))
-'sRGB'
 """
 
 import re
@@ -58,8 +56,7 @@ SAME = 0.01  # greatest difference between the matrices of equal primaries
 def foreign_profile(data: bytes, form: str) -> bytes:
     """Returns the ICC profile of an image in other colours than sRGB; empty for any other image.
 
-    The header must be checked; `form` is as in `Header`. Raises: ImageError: `too_large`, a profile above any size in
-    use; no other error, whatever the bytes.
+    The header must be checked. Raises: ImageError: `too_large`, above any size in use; no other, whatever the bytes.
     """
     profile = _profile_in(data, form)
     if len(profile) > MOST_BYTES:
@@ -188,10 +185,7 @@ def _matrix(primaries: Primaries) -> Array:
 
 
 def made_profile(primaries: Primaries, curve: Curve) -> bytes:
-    """Makes a display profile (ICC.1, version 4) from primaries and one curve for all colours.
-
-    Raises: struct.error, ArithmeticError, ValueError: a number is out of range, or the primaries lie on one line.
-    """
+    """Makes a display profile (ICC.1) from primaries and a curve. Raises: struct.error, ArithmeticError, ValueError."""
 
     def fixed(numbers: Any) -> bytes:
         return struct.pack(f">{len(numbers)}i", *(round(65_536 * float(number)) for number in numbers))

@@ -1,11 +1,7 @@
-"""Image decoding without TensorFlow, bit for bit as `transforms.images.decode_graph`.
+"""Image decoding without TensorFlow, bit for bit as `transforms.images.decode_graph`, with its rules.
 
 JPEG by libjpeg-turbo's accurate integer DCT with smooth chroma, through simplejpeg, with OpenCV for files that it
-refuses; or by Pillow, with the same pixels. PNG, WebP and BMP by Pillow. The rules for alpha, grey, CMYK, palettes,
-16 bits and EXIF are those of `transforms.images.decode_graph`.
-
->>> decode(data, 3).shape  # doctest: +SKIP
-(256, 256, 3)
+refuses; or by Pillow, with the same pixels. PNG, WebP and BMP by Pillow.
 """
 
 import io
@@ -36,7 +32,6 @@ Data: TypeAlias = bytes | memoryview
 
 RATIOS = (8, 4, 2)
 DEPTH = 24  # offset of a PNG's bits per sample
-INKS = ("CMYK", "YCCK")
 SPACES = {1: "GRAY", 3: "RGB", 4: "CMYK"}  # simplejpeg's names, by channels
 UNREAD = (ValueError, KeyError)  # simplejpeg's errors; KeyError: it has no name for a subsampling
 ROWS = 64  # to convert at once, to limit intermediate memory
@@ -56,10 +51,10 @@ class DecodeError(ValueError):
 
 
 def decode(data: Data, channels: int, out: Array | None = None, most: int = MOST_PIXELS) -> Array:
-    """Decodes an image encoded by the build, JPEG or PNG: uint8 [height, width, channels].
+    """Decodes a JPEG or PNG of the build: uint8 [height, width, channels], in `out` if its shape fits.
 
-    `out` is memory to decode into: the result if its shape fits, else possibly overwritten. Raises: DecodeError:
-    another format, a damaged file, or a header of more than `most` pixels.
+    Else `out` may be overwritten. Raises: DecodeError: another format, a damaged file, or a header of more than `most`
+    pixels.
     """
     if data[:3] == JPEG:
         return jpeg(data, channels, out, most=most)
@@ -71,10 +66,7 @@ def decode(data: Data, channels: int, out: Array | None = None, most: int = MOST
 
 
 def decode_planes(data: Data, pixel: str, channels: int, most: int = MOST_PIXELS) -> Array:
-    """Decodes a deep image's PNG (`image_stored.planes_of`): [height, width, channels] of the type `pixel`.
-
-    Raises: DecodeError: as `decode`, or it is no PNG of so many planes.
-    """
+    """Decodes a deep image's PNG: [height, width, channels] of the type `pixel`. Raises: DecodeError."""
     image, mode = _opened(data, ("PNG",), load=False), "L" if pixel == "uint8" else "I;16"
     _check_pixels(image.width * image.height, most)
     planes = planes_of(pixel, channels)
@@ -88,10 +80,9 @@ def decode_planes(data: Data, pixel: str, channels: int, most: int = MOST_PIXELS
 
 
 def decode_original(data: Data, options: PixelOptions, orientation: int) -> Array:
-    """Decodes a user's JPEG, PNG, WebP or BMP and turns it upright: uint8 [height, width, channels].
+    """Decodes a user's JPEG, PNG, WebP or BMP, turned by an EXIF orientation, 1..8: uint8 [height, width, channels].
 
-    If the options allow it, sides are a half, a quarter or an eighth of the file's. `orientation` is 1..8, as in EXIF.
-    Raises: DecodeError: another format, or a damaged file.
+    Sides may be a half, a quarter or an eighth of the file's. Raises: DecodeError: another format, or a damaged file.
     """
     if data[:3] == JPEG:
         height, width, is_ink = _jpeg_header(data)
@@ -119,10 +110,9 @@ def grey(rgb: Array) -> Array:
 
 
 def jpeg(data: Data, channels: int, out: Array | None = None, ratio: int = 1, most: int = MOST_PIXELS) -> Array:
-    """Decodes a JPEG without turning it: uint8 [height / ratio, width / ratio, channels].
+    """Decodes a JPEG without turning it: uint8 [height / ratio, width / ratio, channels]; CMYK's for 4 channels.
 
-    `out` and `most` are as in `decode`; 4 channels are a CMYK file's numbers. Raises: DecodeError: it is cut off or
-    damaged.
+    `out` and `most` are as in `decode`. Raises: DecodeError: it is cut off or damaged.
     """
     if simplejpeg is not None:
         try:
@@ -190,7 +180,7 @@ def _jpeg_header(data: Data) -> tuple[int, int, bool]:
     """Returns a JPEG's height and width, and whether it is of CMYK."""
     try:
         height, width, space, _ = simplejpeg.decode_jpeg_header(data)
-        return height, width, space in INKS
+        return height, width, space in ("CMYK", "YCCK")
     except (AttributeError, *UNREAD):  # simplejpeg is missing, or refuses the header
         image = _opened(data, ("JPEG",), load=False)
         return image.height, image.width, image.mode == "CMYK"

@@ -5,15 +5,10 @@ the low 8. Still WebP, and 24-bit BMP. Alpha is laid on the background, `(colour
 127) // 255`. Grey is `(19595 R + 38470 G + 7471 B + 32768) // 65536`, except that a JPEG's own luma is kept. Files that
 `read_header` reports as not `in_graph` are errors, never wrong pixels.
 
-A deep image, of more than 8 bits or other than 1 or 3 channels, is a grey PNG of its planes, one below the other
-(`image_stored.planes_of`), as the worker makes of any file (`pipeline.build.images.deep_files`). No step rounds
-or cuts a number but `resize`.
-
-A photo to be averaged down to half its sides or less is decoded at 1/2, 1/4 or 1/8 of its size (libjpeg's scaled DCT),
-if that divides all of its pixels evenly.
-
-`image_rules` computes an image's place; `resize` cuts and scales it, and lays it on the background. Every
-method rounds weighted sums to the nearest integer, half to even, clipped to the type's; float32 is not rounded.
+A deep image is a grey PNG of its planes, one below the other (`image_stored.planes_of`). No step rounds or cuts a
+number but `resize`. A photo to be averaged down to half its sides or less is decoded at 1/2, 1/4 or 1/8 of its size
+(libjpeg's scaled DCT), if that divides all of its pixels evenly. Every method of `resize` rounds weighted sums to the
+nearest integer, half to even, clipped to the type's; float32 is not rounded.
 
 >>> image = tf.constant([[[1.5, -2.0]]])
 >>> bool(tf.reduce_all(of_planes(to_planes(image), "float32", 2) == image))
@@ -24,17 +19,10 @@ from functools import partial
 
 import tensorflow as tf
 
+from recordmill.transforms.images import properties_graph as properties
 from recordmill.transforms.images.image_header import PNG
 from recordmill.transforms.images.image_rules import is_transposed, luma, mirrored, padding_levels, placement, upright
 from recordmill.transforms.images.image_stored import SPARE, PixelOptions
-from recordmill.transforms.images.properties_graph import (
-    APART,
-    by_format,
-    contains,
-    is_jpeg,
-    jpeg_orientation,
-    other_orientation,
-)
 
 PNG_PALETTE, PNG_ALPHA = 3, 4  # palettes' colour type; the bit for an alpha channel
 RATIOS = (1, 2, 4, 8)
@@ -44,18 +32,17 @@ LARGE_ALPHA, BAND = 1 << 22, 1 << 18  # pixels: larger images are laid on the ba
 def decode(encoded: tf.Tensor, options: PixelOptions, orientation: tf.Tensor | None = None) -> tf.Tensor:
     """Decodes a JPEG, PNG, WebP or BMP, a string scalar, and turns it upright: uint8 [height, width, channels].
 
-    A PNG of planes becomes an image of the type `pixel`. If the options allow it, sides are a half, a quarter or an
-    eighth of the file's. `orientation` is an int32 scalar 1..8, by default the file's, from EXIF. Raises:
-    tf.errors.InvalidArgumentError: another format, or a truncated or damaged file.
+    A PNG of planes becomes an image of the type `pixel`. `orientation` is an int32 scalar 1..8, by default the file's,
+    from EXIF. Raises: tf.errors.InvalidArgumentError: another format, or a truncated or damaged file.
     """
     channels, background = options.channels, tuple(options.background)
     if options.planes:
         deep = decode_planes(encoded, options.pixel, channels)
-        turn = other_orientation(encoded) if orientation is None else orientation
+        turn = properties.other_orientation(encoded) if orientation is None else orientation
         return tf.cond(turn > 1, lambda: orient.python_function(deep, turn), lambda: deep)
     image = tf.cond(
-        is_jpeg(encoded),
-        lambda: _jpeg(encoded, jpeg_orientation(encoded) if orientation is None else orientation, options),
+        properties.is_jpeg(encoded),
+        lambda: _jpeg(encoded, properties.jpeg_orientation(encoded) if orientation is None else orientation, options),
         lambda: _other(encoded, orientation, channels, background),
     )
     return tf.ensure_shape(image, [None, None, channels])
@@ -68,7 +55,7 @@ def _upright(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
 @tf.function(
     autograph=False,
     input_signature=[tf.TensorSpec([None, None, None], tf.uint8), tf.TensorSpec([], tf.int32)],
-    experimental_attributes=APART,
+    experimental_attributes=properties.APART,
 )
 def orient(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
     """Turns an image, shape [h, w, channels], upright: the same shape, or [w, h, channels] for 5..8."""
@@ -82,7 +69,7 @@ def _jpeg(encoded: tf.Tensor, orientation: tf.Tensor, options: PixelOptions) -> 
         return _upright(_decode_jpeg(encoded, channels), orientation)
     shape = tf.io.extract_jpeg_shape(encoded)
 
-    @tf.function(autograph=False, experimental_attributes=APART)
+    @tf.function(autograph=False, experimental_attributes=properties.APART)
     def reduced(encoded: tf.Tensor, shape: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
         ways = [partial(_decode_jpeg, encoded, channels, ratio) for ratio in RATIOS]
         return tf.switch_case(_reduction(shape, orientation, options), ways)
@@ -123,21 +110,18 @@ def libjpeg(encoded: tf.Tensor, channels: int, ratio: int = 1) -> tf.Tensor:
     )
 
 
-@tf.function(autograph=False, experimental_attributes=APART)
+@tf.function(autograph=False, experimental_attributes=properties.APART)
 def _other(
     encoded: tf.Tensor, orientation: tf.Tensor | None, channels: int, background: tuple[int, int, int]
 ) -> tf.Tensor:
     png, webp = (partial(way, encoded, background) for way in (_decode_png, _decode_webp))
-    rgb = by_format(encoded, png, webp, partial(_decode_bmp, encoded))
-    turn = other_orientation(encoded) if orientation is None else orientation
+    rgb = properties.by_format(encoded, png, webp, partial(_decode_bmp, encoded))
+    turn = properties.other_orientation(encoded) if orientation is None else orientation
     return _upright(rgb if channels == 3 else _grey(rgb), turn)
 
 
 def _only(encoded: tf.Tensor, good: tf.Tensor) -> tf.Tensor:
-    """Returns valid bytes, else an empty string, which every decoder refuses.
-
-    An assertion would be a stateful operation, which the analysis' graph runs even if nothing needs the image.
-    """
+    """Returns valid bytes, else an empty string, which every decoder refuses; assertions would be stateful."""
     return tf.where(good, encoded, "")
 
 
@@ -151,7 +135,7 @@ def _decode_png(encoded: tf.Tensor, background: tuple[int, int, int]) -> tf.Tens
     head = _head(encoded, 26)
     depth, colour = head[24], head[25]
     # If `tRNS` occurs by chance, the slower branch gives the same pixels.
-    opaque = (colour < PNG_ALPHA) & ~contains(encoded, "tRNS")
+    opaque = (colour < PNG_ALPHA) & ~properties.contains(encoded, "tRNS")
     with_alpha = partial(_with_alpha, encoded, depth, colour, background)
     return tf.cond(opaque, lambda: tf.io.decode_png(encoded, channels=3), with_alpha)
 
@@ -194,10 +178,7 @@ def _decode_bmp(encoded: tf.Tensor) -> tf.Tensor:
 
 @tf.function(autograph=False)  # traced once for all places
 def _on_background(image: tf.Tensor, alpha: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:
-    """Lays an image, uint8 [h, w, 4], by its alpha, uint8 [h, w], on a colour: uint8 [h, w, 3].
-
-    Large images take bands of rows: their intermediate values would fill a gigabyte.
-    """
+    """Lays an image, uint8 [h, w, 4], by its alpha, uint8 [h, w], on a colour: uint8 [h, w, 3]; large ones in bands."""
     height, width = tf.unstack(tf.shape(alpha))
     rows = tf.maximum(1, BAND // tf.maximum(1, width))
 
@@ -295,10 +276,7 @@ def _framed(image: tf.Tensor, before: tf.Tensor, after: tf.Tensor, options: Pixe
 
 
 def _scaled(image: tf.Tensor, size: tf.Tensor, options: PixelOptions) -> tf.Tensor:
-    """Scales to int64 [height, width], as `resize` says.
-
-    `auto` averages areas unless the result has more pixels, which is bilinear.
-    """
+    """Scales to int64 [height, width]; `auto` averages areas, or is bilinear if the result has more pixels."""
     sides, method = tf.shape(image, tf.int64)[:2], options.resize
 
     def by(method: str, antialias: bool) -> tf.Tensor:

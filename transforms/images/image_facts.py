@@ -7,8 +7,9 @@ A loss is information in a file that its pixels do not keep: usually grey or RGB
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import takewhile
 from typing import Any
 
@@ -78,22 +79,16 @@ def loss_words(counts: Mapping[str, int]) -> Iterator[tuple[str, str]]:
 def losses(
     data: bytes, form: str, options: PixelOptions = DEFAULTS, stated: str = "", oriented: str = "upright"
 ) -> tuple[str, ...]:
-    """Names the losses of a file of one of `FORMATS`, with a checked header.
-
-    `stated` is as in `check_header`, `oriented` the frame, `upright` or `file`, of boxes, masks and points.
-
-    Raises: ImageError: as that check.
-    """
-    found: Iterable[str | bytes] = READERS[form](data) if form in READERS else ()
+    """Names the losses of a file with a checked header, and an annotation's sides and frame. Raises: ImageError."""
+    found: set[str | bytes] = {*READERS[form](data)} if form in READERS else set()
     if stated:
-        frames = image_header.stated_frame(data, stated), oriented
-        found = [*found, FRAMES.get(frames, "")]
+        found.add(FRAMES.get((image_header.stated_frame(data, stated), oriented), ""))
     if options.pages == "all" and form in PAGED:
-        found = (each for each in found if each != "further frames")
+        found.discard("further frames")
     if options.keeps_numbers:
         return tuple(sorted(KEPT.intersection(found)))
-    names = (_of_palette(each, options) if isinstance(each, bytes) else each for each in found)
-    return tuple(sorted({*names} - {""}))
+    names = {_of_palette(each, options) if isinstance(each, bytes) else each for each in found}
+    return tuple(sorted(names - {""}))
 
 
 def has_pages(data: bytes, form: str) -> bool:
@@ -191,13 +186,14 @@ FLOATS = ("int8", "int16", "float16", "float64")  # read as float32, as NumPy co
 BITS, COMPRESSION, PHOTOMETRIC, BANDS, KIND, NODATA = 258, 259, 262, 277, 339, 42113  # TIFF's tags
 SIZES = (279, 325)  # of strips and tiles in bytes
 PALETTE = 3
+_unread = partial(ImageError, "unsupported_format")
 
 
 def numbers_of(data: bytes, form: str, at: int | None = None) -> tuple[str, int]:
-    """Returns the `dtype` of a file's numbers, such as `uint16`, and its bands; its header is checked.
+    """Returns the `dtype` of a file's numbers, such as `uint16`, maybe one that no feature has, and its bands.
 
-    `at` is the offset of one page's directory; None: a TIFF has one page. The type may be one that no
-    feature has. Raises: ImageError: `unsupported_format` or `too_slow`.
+    `at` is the offset of one page's directory; None: a TIFF has one page. The header must be checked. Raises:
+    ImageError: `unsupported_format` or `too_slow`.
 
     >>> numbers_of(bytes.fromhex("89504e470d0a1a0a 0000000d 49484452 00000007 00000005 1000"), "PNG")
     ('uint16', 1)
@@ -234,17 +230,10 @@ def is_from_white(data: bytes, at: int | None = None) -> bool:
 
 
 def deep_numbers(data: bytes, form: str) -> tuple[str, int] | None:
-    """Returns `numbers_of` a file's first page that grey or RGB of 8 bits would not hold; None for others.
-
-    A PNG of 16-bit colours counts as a picture: those are mostly exports of cameras and programs.
-    """
+    """Returns `numbers_of` a first page that 8-bit grey or RGB cannot hold; None for pictures, as a colour PNG."""
     with suppress(ImageError):
         page = next(image_parts.tiff_pages(data), (0, None))[1] if form == "TIFF" else None
         kind, bands = numbers_of(data, form, page)
         is_picture = bands <= 4 and (kind == "uint8" or form == "PNG" and bands > 1)
         return (kind, bands) if kind in PIXEL_BYTES and bands <= MOST_BANDS and not is_picture else None
     return None
-
-
-def _unread(message: str) -> ImageError:
-    return ImageError("unsupported_format", message)

@@ -1,17 +1,14 @@
 """The graph of images: decoded, upright, resized, stored; then decoded again and normalized.
 
-Every step computes in integers or rounds exactly, so an image gives the same bytes in any batch. `properties_graph`
-reads headers, `decode_graph` gives pixels; `image_header` checks files before the graph.
+Every step computes in integers or rounds exactly, so an image gives the same bytes in any batch.
 
     check_header(data, max_pixels=64_000_000)
     pixels = resize(decode(tf.constant(data), options), options)
 
 Images of varying size are padded with zeros, below and to the right, to the largest of a batch, and the part `shape`
 gives each image's sides. With `optional`, an empty string is a missing image: zeros, and 1 in the part `missing`.
-`store: original` keeps the EXIF orientation as the part `orientation`, for the reader. Sequences may be empty.
-
-Workers encode JPEGs with restart markers (`pipeline.build.images.transcode`), so JPEG takes two steps: `unencoded`
-gives Netpbm, `as_jpeg` the JPEG. Both encoders give files of the same pixels.
+`store: original` keeps the EXIF orientation as the part `orientation`. Workers encode JPEGs with restart markers
+(`pipeline.build.images.transcode`), so JPEG takes two steps: `unencoded` gives Netpbm, `as_jpeg` the JPEG.
 """
 
 import math
@@ -25,13 +22,11 @@ from recordmill.transforms.base.graph import DTYPES, Context, Parts, Prepared, S
 from recordmill.transforms.base.stored import UNENCODED
 from recordmill.transforms.images.decode_graph import decode, decode_planes, libjpeg, resize, to_planes
 from recordmill.transforms.images.image_rules import placement, upright
-from recordmill.transforms.images.image_stored import ImageDescription, ImageSequenceDescription
+from recordmill.transforms.images.image_stored import AnyImages, ImageDescription, ImageSequenceDescription
 from recordmill.transforms.images.properties_graph import is_jpeg, orientation, stored_sides, was_jpeg
 
 if TYPE_CHECKING:
     from recordmill.transforms.images.image_spec import Image
-
-AnyImages = ImageDescription | ImageSequenceDescription
 
 
 def prepare(options: "Image", column: tf.Tensor, context: Context) -> Prepared:
@@ -58,10 +53,7 @@ def _graph(options: "Image") -> Callable[[tf.Tensor], Parts]:
 
 
 def stored_image(encoded: tf.Tensor, options: "Image") -> dict[str, tf.Tensor]:
-    """Makes the stored parts of one image, a string scalar: scalars as in `image_spec`.
-
-    An optional empty string stays empty. Raises: tf.errors.InvalidArgumentError: the bytes cannot be decoded.
-    """
+    """Makes the parts of one image, a string scalar, as in `image_spec`; an optional empty string stays empty."""
 
     def way() -> dict[str, tf.Tensor]:
         if options.planes:
@@ -97,7 +89,6 @@ def _pixels(encoded: tf.Tensor, options: "Image", turn: tf.Tensor | None = None)
 
 
 def _fits(encoded: tf.Tensor, options: "Image") -> tf.Tensor:
-    """Compares an upright JPEG's channels and size with the wanted ones: bool scalar."""
     shape = tf.cast(tf.io.extract_jpeg_shape(encoded), tf.int64)
     goal = placement(shape[:2], options.pixel_options, tf)
     same_size = tf.reduce_all(tf.stack([goal.box, goal.scaled, goal.output]) == shape[:2])
@@ -112,8 +103,8 @@ def _after(pixels: tf.Tensor, encoded: tf.Tensor) -> tf.Tensor:
 def geometry(column: tf.Tensor, planes: int = 0) -> tf.Tensor:
     """Reads source sizes of images, encoded strings of shape [rows], without decoding: int64 [rows, 3].
 
-    Each row has the height and width in pixels of the upright source, as `placement` takes them, and its EXIF
-    orientation, 1..8. An empty string gives zeros and 1.
+    Each row has the height and width of the upright source, and its EXIF orientation, 1..8; zeros and 1 for an empty
+    string.
     """
 
     def source(encoded: tf.Tensor) -> tf.Tensor:
@@ -128,10 +119,10 @@ def _sides(encoded: tf.Tensor, planes: int) -> tf.Tensor:
 
 
 def pixel_sums(encoded: tf.Tensor, options: "Image") -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Sums the pixels of images, strings of shape [rows], at their final size, before encoding.
+    """Sums the pixels of images, strings of shape [rows], at their final size, before encoding; all are exact.
 
-    Returns the number of pixels, int64 [rows]; the sum and the sum of squares by channel, int64 [rows, channels]. All
-    are exact. An optional empty string gives zeros.
+    Returns the number of pixels, int64 [rows]; the sum and the sum of squares by channel, int64 [rows, channels]; zeros
+    for an optional empty string.
     """
     channels = options.channels
 
@@ -157,11 +148,7 @@ def features(description: ImageDescription, stored: Parts) -> Parts:
 
 
 def sequence_features(description: ImageSequenceDescription, stored: Parts) -> Parts:
-    """Decodes and normalizes the images of the part "", strings, ragged [rows, None], and pads with zeros.
-
-    Returns uint8 or float32, shape [rows, images, height, width, channels], and the part `length`, as `padded` does;
-    masks have no channels. Raises: tf.errors.InvalidArgumentError: the bytes are not what was stored.
-    """
+    """Decodes lists of images: uint8 or float32 [rows, images, height, width, channels], and the part `length`."""
     encoded = stored[""]
     pixels = normalized_images(description, encoded.flat_values)[""]
     return padded(description, encoded.with_flat_values(pixels[..., 0] if description.is_mask else pixels))
@@ -170,13 +157,12 @@ def sequence_features(description: ImageSequenceDescription, stored: Parts) -> P
 def normalized_images(
     description: AnyImages, stored: tf.Tensor, turns: tf.Tensor | None = None
 ) -> dict[str, tf.Tensor]:
-    """Decodes stored images, strings of shape [n], empty for a missing image, and normalizes them.
+    """Decodes stored images, strings of shape [n], and normalizes them; zeros for a missing one, an empty string.
 
     `turns` are orientations of originals, int64 [n]. Returns the part "": uint8, or float32 `(pixel - offset) * scale`,
-    shape [n, height, width, channels], in the description's channel order; zeros for a missing image. Images of varying
-    size are padded with zeros, below and to the right, to the largest (0 if n is 0), and the part `shape`, int64 [n,
-    2], has each image's height and width. Raises: tf.errors.InvalidArgumentError: the bytes are not what `stored_image`
-    gave.
+    shape [n, height, width, channels], in the description's channel order; and with varying sizes, padded to the
+    largest, the part `shape`, int64 [n, 2]. Raises: tf.errors.InvalidArgumentError: the bytes are not what
+    `stored_image` gave.
     """
     turns = tf.ones(tf.shape(stored), tf.int64) if turns is None else turns
     if None in description.shape:
@@ -235,7 +221,6 @@ def _or_zeros(description: AnyImages, row: tuple[tf.Tensor, tf.Tensor], shape: l
 
 
 def _decoded(description: AnyImages, stored: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
-    """Decodes one stored image, not raw: [height, width, channels] of the description's `pixel`."""
     if description.planes:
         return tf.ensure_shape(decode_planes(stored, description.pixel, description.shape[2]), description.shape)
     if description.encoding != "original":
@@ -259,38 +244,32 @@ def _normalized(pixels: tf.Tensor, description: AnyImages) -> tf.Tensor:
 
 SIDE = 5  # digits of a side in a Netpbm's header
 HEADER = len("P6 00000 00000 255 ")
+NETPBM = {1: b"P5 ", 3: b"P6 "}  # PGM and PPM, by channels
 
 
 def unencoded(pixels: tf.Tensor, from_jpeg: tf.Tensor, options: "Image") -> tf.Tensor:
-    """Encodes an image, uint8 [height, width, channels], as `store` says, with JPEGs as Netpbm: a string scalar.
-
-    Shapes are static for `raw`; `from_jpeg`, for `auto`, is `was_jpeg` of the source.
-    """
-    if options.store == "raw":
-        return _to_raw(pixels)
+    """Encodes uint8 [height, width, channels] by `store`; JPEGs, of `auto` if `from_jpeg`, as Netpbm."""
+    netpbm = partial(_to_netpbm, options=options)
+    ways: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {"raw": _to_raw, "png": _to_png, "jpeg": netpbm}
     if options.store == "auto":
-        return tf.cond(from_jpeg, lambda: _to_netpbm(pixels, options), lambda: _to_png(pixels))
-    return _to_netpbm(pixels, options) if options.store == "jpeg" else _to_png(pixels)
+        return tf.cond(from_jpeg, lambda: ways["jpeg"](pixels), lambda: ways["png"](pixels))
+    return ways[options.store](pixels)
 
 
 def as_jpeg(images: tf.Tensor, options: "Image") -> tf.Tensor:
     """Encodes `unencoded` images, strings of shape [rows], from Netpbm; returns others unchanged."""
 
     def encode(image: tf.Tensor) -> tf.Tensor:
-        is_netpbm = tf.strings.substr(image, 0, 3) == _format(options)
+        is_netpbm = tf.strings.substr(image, 0, 3) == NETPBM[options.channels]
         return tf.cond(is_netpbm, lambda: _to_jpeg(image, options), lambda: image)
 
     return tf.map_fn(encode, images, fn_output_signature=tf.TensorSpec([], tf.string), parallel_iterations=1)
 
 
-def _format(options: "Image") -> bytes:
-    return b"P6 " if options.channels == 3 else b"P5 "
-
-
 def _to_netpbm(pixels: tf.Tensor, options: "Image") -> tf.Tensor:
     """Returns a header of constant length and the pixels' bytes (netpbm's PPM and PGM, 8 bits)."""
     height, width = (tf.strings.as_string(tf.shape(pixels)[axis], width=SIDE, fill="0") for axis in (0, 1))
-    return tf.strings.join([_format(options), width, " ", height, " 255 ", _to_raw(pixels)])
+    return tf.strings.join([NETPBM[options.channels], width, " ", height, " 255 ", _to_raw(pixels)])
 
 
 def _to_jpeg(image: tf.Tensor, options: "Image") -> tf.Tensor:

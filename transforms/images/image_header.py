@@ -1,11 +1,9 @@
 """The image formats, and an image's header: format, size, and whether the graph can decode it.
 
 A new format needs a row in `FORMATS`, a function in `READERS` that reads its size, and a test. If the graph cannot
-decode it, Pillow makes a PNG first (`pipeline.build.images.transcode`).
-
-A header is read from the bytes alone. Nothing is decoded or allocated, so hostile bytes may come here first. (Pillow's
-`open` fills the canvas of an animated PNG before it checks the size, and its warnings cannot be silenced for one
-thread.) Parts that cost a decoder time or memory are counted (`bounds`), including metadata.
+decode it, Pillow makes a PNG first (`pipeline.build.images.transcode`). A header is read from the bytes alone; nothing
+is decoded or allocated, so hostile bytes may come here first. Parts that cost a decoder time or memory are counted
+(`bounds`), including metadata.
 
 >>> read_header(bytes.fromhex("89504e470d0a1a0a 0000000d 49484452 00000007 00000005"))
 Header(format='PNG', width=7, height=5, in_graph=True, scans=1)
@@ -15,7 +13,7 @@ import re
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 from recordmill.transforms.base import bounds
@@ -35,6 +33,8 @@ FULL_SCANS = 20  # for `max_pixels`, more for smaller images; programs write 10,
 TURNED = re.compile(rb"\x01\x12\0\x03\0{3}\x01\0[\x05-\x08]|\x12\x01\x03\0\x01\0{3}[\x05-\x08]\0|irot")
 """EXIF's tag of an orientation that swaps width and height, in either byte order, and HEIF's rotation box."""
 WIDTH, LENGTH, TILE_WIDTH, TILE_LENGTH = 256, 257, 322, 323  # TIFF's tags
+STARTS = (b"II*\0", b"MM\0*", b"II\0*", b"MM*\0", image_parts.EXIF * (bounds.EXIF_HEADS.most + 1))
+"""The first bytes of blocks that Pillow takes for EXIF, the last with too many heads."""
 
 Size = tuple[int, int] | None  # width and height in pixels; None if the header lacks them
 Read = tuple[Size, bool, int]  # `Header`'s size, in_graph and scans
@@ -72,7 +72,6 @@ FORMATS = (
     ImageFormat("NPY", (), rb"\x93NUMPY", ""),  # an ending `.npy` may be any array's
 )
 NAMED = {each.name: each for each in FORMATS}
-_MAGIC = {each.name: re.compile(each.magic, re.DOTALL) for each in FORMATS}
 SUFFIXES = frozenset(suffix for each in FORMATS for suffix in each.suffixes)  # the suffixes of image files, in any case
 OTHERS = {
     rb"\0\0\x01\0": "ICO",
@@ -89,7 +88,7 @@ HEAD = 512  # bytes to search for OTHERS
 
 def format_of(data: bytes) -> ImageFormat | None:
     """Returns the format of a file by its first bytes; None if unsupported."""
-    return next((each for each in FORMATS if _MAGIC[each.name].match(data)), None)
+    return next((each for each in FORMATS if re.match(each.magic, data, re.DOTALL)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +103,10 @@ class Header:
 
 
 def check_header(data: bytes, max_pixels: int, stated: str = "") -> Header:
-    """Refuses images before any decoder: an unsupported format, or too many pixels, parts or scans.
+    """Refuses, before any decoder, unsupported formats, too many pixels, parts or scans, and other sides than `stated`.
 
-    Also refuses another size than an annotation's, `stated` as `200 x 100`: its boxes would lie elsewhere. Raises:
-    ImageError: `unsupported_format`, `too_many_pixels`, `too_slow` or `malformed_row`; no other.
+    Those are an annotation's, as `200 x 100`: its boxes would lie elsewhere. Raises: ImageError: `unsupported_format`,
+    `too_many_pixels`, `too_slow` or `malformed_row`; no other.
     """
     header = read_header(data)
     _check(header, max_pixels)
@@ -119,10 +118,7 @@ def check_header(data: bytes, max_pixels: int, stated: str = "") -> Header:
 
 
 def stated_frame(data: bytes, stated: str) -> str:
-    """Returns the frame with the sides that an annotation states of an image turned by EXIF: `file` or `upright`.
-
-    Returns "" for other images, other sides and squares.
-    """
+    """Returns the frame with the stated sides of an image that EXIF turns, `file` or `upright`; "" for any other."""
     header = read_header(data)
     frames = {f"{header.width} x {header.height}": "file", f"{header.height} x {header.width}": "upright"}
     found = TURNED.search(data) if len(frames) == 2 and stated in frames else None
@@ -131,7 +127,6 @@ def stated_frame(data: bytes, stated: str) -> str:
 
 
 def _check(header: Header, max_pixels: int) -> None:
-    """Refuses too many pixels or scans. Raises: ImageError: `too_many_pixels` or `too_slow`."""
     check_pixels(header.width, header.height, max_pixels)
     allowed = min(bounds.JPEG_SCANS.most, FULL_SCANS * max_pixels // (header.width * header.height))
     if header.scans > allowed:
@@ -183,10 +178,7 @@ def check_colours(data: bytes, form: str) -> None:
 
 
 def read_header(data: bytes) -> Header:
-    """Reads the header of an image's first frame, and counts the file's parts.
-
-    Raises: ImageError: `unsupported_format` or `too_slow`; no other, whatever the bytes.
-    """
+    """Reads a file's first header, and counts parts. Raises: ImageError: `unsupported_format` or `too_slow`."""
     form = format_of(data)
     if form is None:
         other = next((name for magic, name in OTHERS.items() if re.match(magic, data[:HEAD], re.DOTALL)), "no image")
@@ -200,7 +192,6 @@ def read_header(data: bytes) -> Header:
 
 
 def _jpeg(data: bytes) -> Read:
-    """Finds the frame header as libjpeg does, and counts scans."""
     frame, size, components, scans, exif, previews = 0, None, 0, 1, list[bytes](), list[bytes]()
     for marker, offset, end in image_parts.jpeg_segments(data):
         if marker in FRAMES and not frame:
@@ -304,7 +295,14 @@ def _tiff_scans(data: bytes, at: int | None = None) -> int:
 
 
 def _iso(data: bytes) -> Read:
-    image_parts.check_blocks(data)
+    """Counts possible EXIF anywhere, as boxes can refer to it in many ways."""
+    blocks = count(1)
+    for start in STARTS:
+        place = data.find(start)
+        while place >= 0:
+            bounds.ISO_EXIF.check(next(blocks))
+            image_parts.check_exif(memoryview(data)[place:])
+            place = data.find(start, place + 1)
     return image_parts.largest_size(data), False, 1
 
 

@@ -1,11 +1,9 @@
 """Parts of image files, read and counted from the bytes alone: segments, chunks, directories and boxes.
 
-An EXIF block is a TIFF; what Pillow would read of one is counted. AVIF and HEIF are ISO base media files
-(ISO/IEC 14496-12, 23008-12).
+An EXIF block is a TIFF; AVIF and HEIF are ISO base media files (ISO/IEC 14496-12, 23008-12).
 
 >>> tiff_values(bytes.fromhex("49492a00 08000000 0100 0001 0300 01000000 07000000"), 256)[256].tolist()
 [7]
->>> largest_size(b"no box")
 """
 
 import re
@@ -28,8 +26,6 @@ AFTER_SCAN = re.compile(rb"\xff[\xc0-\xcf\xd8-\xfe]")
 TIFFS = {b"II*\0": ("<", False), b"MM\0*": (">", False), b"II+\0": ("<", True), b"MM\0+": (">", True)}
 """Byte order, and whether it is a BigTIFF, by the first four bytes."""
 EXIF = b"Exif\0\0"
-STARTS = (b"II*\0", b"MM\0*", b"II\0*", b"MM*\0", EXIF * (bounds.EXIF_HEADS.most + 1))
-"""The first bytes of blocks that Pillow takes for EXIF, the last with too many heads."""
 INNER = (34_665, 34_853, 40_965)  # tags of further directories: EXIF, GPS, interoperability
 WIDTH, SUBFILE, COPY_OR_MASK = 256, 254, 0b101  # TIFF's tags, and the bits of pages that are none
 COMPRESSION, JPEGS = 259, (6, 7)  # TIFF's compression tag, and the codes of JPEG
@@ -65,10 +61,7 @@ def jpeg_walk(data: bytes, at: int = 2) -> Iterator[tuple[int, int, int]]:
 
 
 def jpeg_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """Yields `jpeg_walk` up to the first scan, at least 10 bytes before the end.
-
-    Raises: ImageError: `too_slow`: too many segments, or bytes in or between them.
-    """
+    """Yields `jpeg_walk` up to the first scan, 10 bytes before the end. Raises: ImageError: `too_slow`."""
     before, loose, number = 2, 0, 0
     for number, (marker, offset, end) in enumerate(jpeg_walk(data)):
         loose += offset - before
@@ -126,10 +119,7 @@ def tiff_numbers(data: bytes, *tags: int, at: int | None = None) -> list[int]:
 
 
 def tiff_pages(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yields the numbers and offsets of pages' directories, leaving out smaller copies and masks.
-
-    Raises: ImageError: `too_slow`: too many directories.
-    """
+    """Yields numbers and offsets of pages' directories, but of copies and masks. Raises: ImageError: `too_slow`."""
     (order, big), seen, held = TIFFS[data[:4]], set[int](), 0
     word, place = order + ("Q" if big else "I"), 8 if big else 4
     with suppress(OverflowError, struct.error):
@@ -177,10 +167,7 @@ def jpeg_parts(data: bytes, at: int | None = None) -> list[tuple[int, int]]:
 
 
 def check_exif(data: bytes | memoryview, pages: Sequence[int | None] = (None,)) -> None:
-    """Counts what Pillow reads of EXIF or a TIFF's pages, by default the first, by the offsets of their directories.
-
-    Raises: ImageError: `too_slow`; no other, whatever the bytes.
-    """
+    """Counts what Pillow reads of EXIF, or of a TIFF's pages, by default the first. Raises: ImageError: `too_slow`."""
     data, heads = memoryview(data), 0
     while data[:6] == EXIF:
         data, heads = data[6:], heads + 1
@@ -196,10 +183,9 @@ def check_exif(data: bytes | memoryview, pages: Sequence[int | None] = (None,)) 
                     break
                 held += size
                 numbers += 1 if kind in BYTES else values if size else 0
-                if kind not in BYTES:
-                    if tag in INNER and values == 1 and TYPES.get(kind, "-") in "BHIbhiQ":
-                        inner = struct.unpack_from(order + TYPES[kind], field)[0]
-                        places += [inner] if inner not in places else []
+                if tag in INNER and values == 1 and kind not in BYTES and TYPES.get(kind, "-") in "BHIbhiQ":
+                    inner = struct.unpack_from(order + TYPES[kind], field)[0]
+                    places += [inner] if inner not in places else []
         bounds.EXIF_TAGS.check(tags // len(pages))
         bounds.EXIF_SHARED.check(held - len(data))
         bounds.EXIF_NUMBERS.check(numbers)
@@ -208,8 +194,7 @@ def check_exif(data: bytes | memoryview, pages: Sequence[int | None] = (None,)) 
 def largest_size(data: bytes) -> tuple[int, int] | None:
     """Returns the size of the largest image in an ISO base media file. Raises: ImageError: `too_slow`.
 
-    Tiles of a grid, thumbnails, alpha channels and frames are images too, each with an item's `ispe` or a track's
-    `tkhd`; a decoder may decode any of them.
+    Tiles, thumbnails, alpha channels and frames are images too, each with an item's `ispe` or a track's `tkhd`.
     """
     sizes, extents, held = list[tuple[int, int]](), 0, 0
     for box in leaf_boxes(data):
@@ -225,17 +210,6 @@ def largest_size(data: bytes) -> tuple[int, int] | None:
                 bounds.ISO_EXTENTS.check(extents)
     bounds.ISO_SHARED.check(held - len(data))
     return max(sizes, key=lambda size: size[0] * size[1], default=None)
-
-
-def check_blocks(data: bytes) -> None:
-    """Counts possible EXIF anywhere, as boxes can refer to it in many ways. Raises: ImageError: `too_slow`."""
-    view, blocks = memoryview(data), count(1)
-    for start in STARTS:
-        place = data.find(start)
-        while place >= 0:
-            bounds.ISO_EXIF.check(next(blocks))
-            check_exif(view[place:])
-            place = data.find(start, place + 1)
 
 
 def _extents(data: bytes, box: Box) -> Iterator[int]:
@@ -262,18 +236,14 @@ def _extents(data: bytes, box: Box) -> Iterator[int]:
 
 def leaf_boxes(data: bytes) -> Iterator[Box]:
     """Yields boxes of sizes, colours, bits, kinds (`auxC`) and places (`iloc`). Raises: ImageError: `too_slow`."""
-    return _leaf_boxes(data, (b"", 0, len(data)), count(1))
+    number = count(1)
 
+    def leaves(name: bytes, start: int, end: int) -> Iterator[Box]:
+        for box in _boxes(data, start + (VERSION_BYTES if name == b"meta" else 0), end, number):
+            if box[0] in INSIDE[name]:
+                yield from leaves(*box) if box[0] in INSIDE else [box]
 
-def _leaf_boxes(data: bytes, around: Box, number: Iterator[int]) -> Iterator[Box]:
-    name, start, end = around
-    for box in _boxes(data, start + (VERSION_BYTES if name == b"meta" else 0), end, number):
-        if box[0] not in INSIDE[name]:
-            continue
-        if box[0] in INSIDE:
-            yield from _leaf_boxes(data, box, number)
-        else:
-            yield box
+    return leaves(b"", 0, len(data))
 
 
 def _boxes(data: bytes, start: int, end: int, number: Iterator[int]) -> Iterator[Box]:
@@ -299,15 +269,7 @@ WEBP_FLAGS = 0x20 | 0x08 | 0x04  # VP8X's bits for a profile, EXIF and XMP
 
 
 def without_metadata(data: bytes) -> bytes:
-    """Returns a JPEG, PNG or WebP without metadata and trailing bytes; any other file unchanged.
-
-    Removes place, time, device, previews and colour profile: a file stored unchanged (`store: original`, or a JPEG that
-    already fits) would carry a phone's position into a dataset. The bytes that decode to pixels stay, so every decoder
-    gives the same pixels.
-
-    >>> without_metadata(b"neither JPEG nor PNG nor WebP")
-    b'neither JPEG nor PNG nor WebP'
-    """
+    """Returns a JPEG, PNG or WebP without metadata and trailing bytes, with the same pixels; others unchanged."""
     if data.startswith(JPEG):
         return JPEG[:2] + b"".join(_jpeg_pieces(data))
     if data.startswith(PNG):
@@ -324,10 +286,7 @@ def without_metadata(data: bytes) -> bytes:
 
 
 def _jpeg_pieces(data: bytes) -> Iterator[bytes]:
-    """Yields the bytes to keep. A truncated metadata segment ends the file, as it does for a decoder.
-
-    After more segments than any real file has, the rest is kept unchanged.
-    """
+    """Yields the bytes to keep, up to a truncated metadata segment; after far too many segments, the rest."""
     scan: int | None = None  # the end of a scan's head; its data reach to the next marker
     for number, (marker, start, end) in enumerate(jpeg_walk(data)):
         yield b"" if scan is None else data[scan:start]

@@ -1,18 +1,14 @@
 """Stored images to a batch of pixels without TensorFlow: decoded, augmented and normalized into the batch's memory.
 
-Bit for bit as `image_graph`, except that originals scaled by the reader and scaling augmentations differ by at
-most one level (`pixels`, `augment.movements`).
-
->>> reader = ImageReader("image", description, "uint8")  # doctest: +SKIP
->>> reader.images(encoded)[""].shape  # doctest: +SKIP
-(256, 224, 224, 3)
+Bit for bit as `image_graph`, except that originals scaled by the reader and scaling augmentations differ by at most one
+level (`pixels`, `augment.movements`).
 """
 
 import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,12 +19,10 @@ from recordmill.transforms.images.augment.base import Acting, ImagePart, Lying, 
 from recordmill.transforms.images.augment.chain import Augment, acting, apply_acting, output_shape
 from recordmill.transforms.images.augment.movements import Crop
 from recordmill.transforms.images.decode import Data, DecodeError, decode, decode_original, decode_planes, jpeg
-from recordmill.transforms.images.image_stored import ImageDescription, ImageSequenceDescription, Pixels
+from recordmill.transforms.images.image_stored import AnyImages, Pixels
 from recordmill.transforms.images.jpeg_parts import JpegLayout, JpegPart, read_layout
 from recordmill.transforms.images.pixels import normalizer, resize
 from recordmill.transforms.texts.text_read import mask
-
-ReadImages: TypeAlias = ImageDescription | ImageSequenceDescription
 
 SMALL = 16 << 10  # 16 KiB: smaller raw images are joined and read as one
 
@@ -49,7 +43,7 @@ class ImageReader:
     def __init__(
         self,
         name: str,
-        description: ReadImages,
+        description: AnyImages,
         dtype: str | None = None,
         augment: Augment | None = None,
         lying: Sequence[Callable[[int], Lying]] = (),
@@ -57,14 +51,9 @@ class ImageReader:
     ) -> None:
         """Takes the feature and its options. Raises: DatasetError: bfloat16 without ml_dtypes.
 
-        Args:
-            name: the feature's.
-            description: the feature's.
-            dtype: the description's `pixel`, for stored pixels; `float32` or `bfloat16`, `(pixel - offset) * scale`;
-                None: the description's.
-            augment: changes of the pixels before normalization.
-            lying: functions from a row to what lies on its image, to be moved with the pixels.
-            empty: allocates the results.
+        `dtype` is the description's `pixel`, for stored pixels, or `float32` or `bfloat16`, `(pixel - offset) * scale`;
+        None: the description's. `augment` changes pixels before normalization, and moves what lies on them: functions
+        from a row. `empty` allocates the results.
         """
         self._name, self._description, self._augment, self._empty = name, description, augment, empty
         self._lying = lying
@@ -82,20 +71,16 @@ class ImageReader:
     def images(self, encoded: Bytes, turns: Sequence[int] | None = None) -> dict[str, Array]:
         """Reads one image a row, or none for empty bytes of an `optional` one; `turns` orient originals, 1..8.
 
-        Returns the part "", [rows, height, width, channels]; the description's `padding` for a missing image. Images of
-        varying size are padded with it, below and to the right, to the largest (0 if none). Without a common size in
-        the description, the part `shape`, int64 [rows, 2], has each image's height and width. Raises: RowError: bytes
-        that do not fit the description.
+        Returns the part "", [rows, height, width, channels]; the description's `padding` for a missing image, and
+        around images of varying size, up to the largest (0 if none), their sides are the part `shape`, int64 [rows, 2].
+        Raises: RowError: bytes that do not fit the description.
         """
         turns = [1] * len(encoded) if turns is None else turns
         batch, sides = self._of_any_size(encoded, turns) if None in self._shape else self._of_one_size(encoded, turns)
         return {"": batch, "shape": sides} if None in self._stored else {"": batch}
 
     def sequences(self, encoded: Ragged, length: int | None) -> Array:
-        """Reads any number of images a row: [rows, length, height, width, channels], padded with zeros.
-
-        `length` None is the longest row's. Raises: RowError: bytes that do not fit the description.
-        """
+        """Reads images: [rows, length or longest, height, width, channels], padded with 0. Raises: RowError."""
         width = int(encoded.lengths().max(initial=0)) if length is None else length
         present = mask(encoded, width)
         batch = self._empty((*present.shape, *self._shape), self._dtype)  # type: ignore[arg-type] # sequences have a size
@@ -148,8 +133,10 @@ class ImageReader:
         self._layout = layout = read_layout(data, self._layout)
         if layout is None or self._stored[:2] not in ((layout.height, layout.width), (None, None)):
             return None
-        first, values = changes[0] if changes else (None, ())
-        return layout.part(data, first.window(values, layout.height, layout.width)) if isinstance(first, Crop) else None
+        for change, values in changes[:1]:
+            if isinstance(change, Crop):
+                return layout.part(data, change.window(values, layout.height, layout.width))
+        return None
 
     def _read_into(self, out: Array, image: _Image) -> None:
         if self._is_missing(image.data):
@@ -185,10 +172,7 @@ class ImageReader:
 
 
 def decoded(data: Data, described: Pixels, turn: int = 1, out: Array | None = None) -> Array:
-    """Decodes a stored image: [height, width, channels] of its `pixel`, in `out` if it can be.
-
-    An original is turned upright, by EXIF's orientation, and resized. Raises: DecodeError: damaged.
-    """
+    """Decodes a stored image, an original upright and resized: [height, width, channels]. Raises: DecodeError."""
     if described.encoding == "original":
         options = described.pixel_options
         return resize(decode_original(data, options, turn), options)

@@ -3,9 +3,6 @@
 The functions take integers, arrays and tensors, and compute in whole numbers: images, boxes and points move by the same
 rule in NumPy and TensorFlow. EXIF orientations, 1 to 8, transpose first and then mirror.
 
->>> is_transposed(6), mirrored(6)
-(True, (False, True))
-
 `placement` gives the box to cut from an image, the size to scale it to, and its offset in the result. It takes one
 image, shape [2], or a batch, shape [rows, 2]; a pair is height, width in pixels, or y, x. A point of the upright source
 goes to `(point - start) * scaled / box + offset`, outside the result if the image was cut there.
@@ -48,12 +45,11 @@ class Placement(NamedTuple):
 def placement(sides: Any, options: PixelOptions, xp: Any = np) -> Placement:
     """Places images with these sides, heights and widths of upright images, int64; `xp` is their module.
 
-    A side of 0 counts as 1. Results are rounded half up, to at least 1 pixel; an odd margin has its larger half below
-    and to the right.
+    A side of 0 counts as 1. Results are rounded half up, to at least 1; the larger half of an odd margin is the last.
     """
 
     def divided(dividend: Any, divisor: Any) -> Any:
-        """Divides integers, rounded half up, at least 1."""
+        """Rounds half up, to at least 1."""
         return xp.maximum((2 * dividend + divisor) // (2 * divisor), 1)
 
     sides = xp.maximum(sides, 1)

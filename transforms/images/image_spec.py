@@ -14,14 +14,7 @@ from recordmill.transforms.base.arrays import ArrayLayout
 from recordmill.transforms.base.columns import Column, ColumnType
 from recordmill.transforms.base.description import Description
 from recordmill.transforms.base.feature import Feature, ListFeature, feature_named
-from recordmill.transforms.images.image_stored import (
-    MOST_BANDS,
-    PIXEL_BYTES,
-    ImageDescription,
-    ImageSequenceDescription,
-    PixelOptions,
-    planes_of,
-)
+from recordmill.transforms.images import image_stored as kinds
 
 Byte = Annotated[int, Field(ge=0, le=255, strict=True)]
 Side = Annotated[int, Field(ge=1, le=16_384, strict=True)]
@@ -40,9 +33,9 @@ OWN_SIDES = (480, 640)  # the height and width assumed for images that keep thei
 class Normalization(Options):
     """The mean and standard deviation per channel, for pixels from 0 to 1, or as they are in uint16 and float32."""
 
-    mean: tuple[Mean, ...] = Field(min_length=1, max_length=MOST_BANDS)
+    mean: tuple[Mean, ...] = Field(min_length=1, max_length=kinds.MOST_BANDS)
     """Subtracted from the channels."""
-    std: tuple[Deviation, ...] = Field(min_length=1, max_length=MOST_BANDS)
+    std: tuple[Deviation, ...] = Field(min_length=1, max_length=kinds.MOST_BANDS)
     """Divides the channels afterwards."""
 
 
@@ -53,9 +46,9 @@ OF_THREE_CHANNELS = {
 """Statistics of the training data of model families: ImageNet, and CLIP (Radford et al. 2021)."""
 CAFFE_MEANS = (103.939, 116.779, 123.68)  # ImageNet's mean blue, green and red, as subtracted by Caffe's models
 RANGES = {"uint8": (0, 255), "uint16": (0, 65_535)}  # the least and largest pixel, by dtype
-_Named = Literal["zero_one", "minus_one_one", "dataset", "imagenet", "clip", "inception", "caffe", "none"]
+Named = Literal["zero_one", "minus_one_one", "dataset", "imagenet", "clip", "inception", "caffe", "none"]
 Normalize = Annotated[
-    Annotated[_Named, Tag("a name")] | Annotated[Normalization, Tag("mean and std")],
+    Annotated[Named, Tag("a name")] | Annotated[Normalization, Tag("mean and std")],
     Discriminator(lambda value: "mean and std" if isinstance(value, dict | Normalization) else "a name"),
 ]
 
@@ -87,7 +80,7 @@ class Image(Feature):
     or [channels, height, width]. None: the column holds files."""
     dtype: Literal["uint8", "uint16", "float32"] = "uint8"
     """The type of a pixel. uint16 and float32 take files of 9 to 16 bits or of floats, and keep every number."""
-    channels: int = Field(default=3, ge=1, le=MOST_BANDS, strict=True)
+    channels: int = Field(default=3, ge=1, le=kinds.MOST_BANDS, strict=True)
     """3: RGB; 1: greyscale; with another `dtype` or number, the bands of the file."""
     bands: tuple[Annotated[int, Field(ge=1, le=256, strict=True)], ...] | None = None
     """The file's bands to take, from 1, in this order; None: all."""
@@ -125,10 +118,10 @@ class Image(Feature):
     @classmethod
     def _no_size(cls, value: Any) -> Any:
         """Sets `fit: none` if other options imply it."""
-        if isinstance(value, dict) and value.get("size") is None:
-            keeps_shape = value.get("shorter_side") is not None or value.get("store") == "original"
-            return {"fit": "none", **value} if keeps_shape else value
-        return value
+        if not isinstance(value, dict) or value.get("size") is not None:
+            return value
+        keeps_shape = value.get("shorter_side") is not None or value.get("store") == "original"
+        return {"fit": "none", **value} if keeps_shape else value
 
     @model_validator(mode="before")
     @classmethod
@@ -151,12 +144,10 @@ class Image(Feature):
 
     @property
     def planes(self) -> int:
-        """The planes of a deep image; 0 for plain ones (`planes_of`)."""
-        return planes_of(self.dtype, self.channels)
+        return kinds.planes_of(self.dtype, self.channels)
 
     @property
     def oriented(self) -> Literal["upright", "file"]:
-        """The frame of boxes, masks and points on it."""
         return self._frame
 
     def _wrong_size(self) -> Iterator[tuple[str, ...]]:
@@ -178,7 +169,7 @@ class Image(Feature):
     def _wrong_pixels(self) -> Iterator[tuple[str, ...]]:
         sides = self.shape or ()
         held = min(sides[0], sides[2]) if len(sides) == 3 else 1  # channels: the smaller of the first and the last side
-        allowed = held <= MOST_BANDS if self.bands else held in ((self.channels,) if self.planes else (1, 3))
+        allowed = held <= kinds.MOST_BANDS if self.bands else held in ((self.channels,) if self.planes else (1, 3))
         if sides and not allowed:
             wanted = f"[height, width], or with the {self.channels} `channels` as the last or the first side"
             yield f"should be {wanted}, got {list(sides)}", "shape"
@@ -217,17 +208,15 @@ class Image(Feature):
 
     @property
     def learns(self) -> Sequence[str]:
-        """The analysis measures pixels for `normalize: dataset`."""
         return ("pixels",) if self.normalize == "dataset" else ()
 
     @cached_property
-    def pixel_options(self) -> PixelOptions:
-        """The options from the file's bytes to the final pixels."""
+    def pixel_options(self) -> kinds.PixelOptions:
         deep = {"fill": self.background, "background": (0, 0, 0)} if self.planes else {}
         around = None if self.planes or self.fit != "pad" else self.padding
         values = {**dict(self), "pixel": self.dtype, "padding": around, **deep}
-        names = [each.name for each in fields(PixelOptions) if each.name in values]
-        return PixelOptions(**{name: values[name] for name in names})
+        names = [each.name for each in fields(kinds.PixelOptions) if each.name in values]
+        return kinds.PixelOptions(**{name: values[name] for name in names})
 
     @property
     def is_encoded(self) -> bool:
@@ -240,9 +229,7 @@ class Image(Feature):
         return self.metadata == "strip" and (self.is_encoded or self.store == "original")
 
     def read_parts(self) -> tuple[str, ...]:
-        """Names `shape`, height and width, if images keep their sizes."""
-        shape = ("shape",) if self.size is None else ()
-        return (*super().read_parts(), *shape)
+        return super().read_parts() + (("shape",) if self.size is None else ())
 
     @property
     def expected_bytes(self) -> float:
@@ -250,10 +237,10 @@ class Image(Feature):
         height, width = self.size or OWN_SIDES
         if self.size is None and self.shorter_side is not None:
             height, width = self.shorter_side, self.shorter_side * width // height
-        return height * width * self.channels * PIXEL_BYTES[self.dtype] * ENCODED_SHARE[self.store]
+        return height * width * self.channels * kinds.PIXEL_BYTES[self.dtype] * ENCODED_SHARE[self.store]
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return self._describe(ImageDescription, "optional", **self.pixels(statistics))
+        return self._describe(kinds.ImageDescription, **self.pixels(statistics))
 
     def pixels(self, statistics: dict[str, Any]) -> dict[str, Any]:
         """Returns the fields of the description for decoding and normalizing."""
@@ -311,12 +298,10 @@ class ImageSequence(Image, ListFeature):
     @model_validator(mode="before")
     @classmethod
     def _no_size(cls, value: Any) -> Any:
-        """Keeps `fit`: `size` is required."""
         return value
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        given = {**self.pixels(statistics), "length": self.read_length}
-        return self._describe(ImageSequenceDescription, "max_length", **given)
+        return self._describe(kinds.ImageSequenceDescription, **self.pixels(statistics), length=self.read_length)
 
 
 def image_named(name: str, features: Mapping[str, Feature], wanted: str, oriented: Literal["upright", "file"]) -> Image:

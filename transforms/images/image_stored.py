@@ -58,7 +58,6 @@ class PixelOptions:
 
     @property
     def planes(self) -> int:
-        """The planes of a deep image; 0 for plain ones (`planes_of`)."""
         return planes_of(self.pixel, self.channels)
 
     @property
@@ -102,7 +101,6 @@ class Pixels(base.Description):
 
     @property
     def planes(self) -> int:
-        """The planes of a deep image; 0 for plain ones (`planes_of`)."""
         return planes_of(self.pixel, self.shape[2])
 
     @property
@@ -123,11 +121,9 @@ class Pixels(base.Description):
 
     @property
     def as_image(self) -> Self:
-        """Itself."""
         return self
 
     def type_words(self) -> str:
-        """Describes the encoding and the size."""
         encoding = ENCODINGS.get("png" if self.planes and self.encoding == "auto" else self.encoding, self.encoding)
         encoding += f" of {self.pixel}" * (self.pixel != "uint8")
         *sides, channels = self.shape
@@ -177,7 +173,6 @@ class ImageDescription(Pixels):
         return decoding.image(bytes(parts[""]), self, int(parts.get("orientation", 1)))
 
     def tfds(self) -> dict[str, Any]:
-        """Describes an image, or bytes if it may be missing."""
         return base.Description.tfds(self) if self.optional else super().tfds()
 
 
@@ -192,7 +187,6 @@ class ImageSequenceDescription(base.ListDescription, Pixels):
         return decoding.image(bytes(stored), self)
 
     def tfds(self) -> dict[str, Any]:
-        """Describes a sequence of images or of uint8 tensors."""
         return base.tfds_sequence(Pixels.tfds(self))
 
 
@@ -217,7 +211,6 @@ class MaskDescription(ImageDescription):
         return self.ignore or 0
 
     def words(self) -> str:
-        """Describes the encoding, the image and the classes."""
         classes = f", classes: {len(self.classes)}" if self.classes else ""
         ignored = "" if self.ignore is None else f", {self.ignore} ignored"
         return f"{super().words()} of {self.image}{classes}{ignored}"
@@ -237,4 +230,5 @@ class MasksDescription(ImageSequenceDescription):
         return f"{super().words()} of objects of {self.image}"
 
 
+AnyImages: TypeAlias = ImageDescription | ImageSequenceDescription  # masks, too
 Masked: TypeAlias = MaskDescription | MasksDescription

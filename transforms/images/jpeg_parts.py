@@ -4,10 +4,6 @@ A JPEG may hold a restart marker every few blocks. Decoding after a marker does 
 B.2.1 and E.1.4), so segments outside a part can be dropped: with a smaller height and width in the header and
 renumbered markers, the rest is a smaller JPEG for any decoder. The build writes such JPEGs
 (`pipeline.build.images.transcode`).
-
->>> layout = read_layout(data)                  # doctest: +SKIP
->>> layout.part(data, Window(64, 32, 100, 90))  # doctest: +SKIP
-JpegPart(data=<memory>, y=48, x=32, height=256, width=256)
 """
 
 import struct
@@ -64,10 +60,7 @@ class JpegLayout:
         return -(-self.height // self.unit[0]), -(-self.width // (self.unit[1] * self.interval))
 
     def part(self, data: bytes | memoryview, window: Window) -> JpegPart | None:
-        """Cuts out the segments that a window touches, which may reach beyond the image.
-
-        None if markers do not fit the header, all segments are needed, or the window is outside the image.
-        """
+        """Cuts out the segments that a window touches; None if markers do not fit, all are needed, or none."""
         high, step = self.unit[0], self.unit[1] * self.interval
         lines, columns = self.grid
         margin = 0 if self.unit == (BLOCK, BLOCK) else MARGIN
@@ -127,10 +120,7 @@ def _touched(start: int, length: int, side: int, margin: int, step: int) -> tupl
 
 
 def read_layout(data: bytes | memoryview, latest: JpegLayout | None = None) -> JpegLayout | None:
-    """Reads a JPEG's header; None for other files, and JPEGs without usable restart markers.
-
-    `latest`, another file's layout, is returned if this file has the same header.
-    """
+    """Reads a JPEG's header, or returns an equal `latest`; None without usable restart markers."""
     if latest is not None and bytes(data[: len(latest.header)]) == latest.header:
         return latest
     offset, most = 2, len(data) - 4

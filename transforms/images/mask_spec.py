@@ -59,7 +59,6 @@ class OfImage(Feature):
         return self
 
     def check(self, features: Mapping[str, Feature]) -> None:
-        """Checks the feature named by `image`, and takes over its size."""
         self._image = image_named(self.image, features, "a mask needs one of kind image", self.oriented)
 
     def _column(self) -> Column:
@@ -71,28 +70,24 @@ class OfImage(Feature):
 
     @property
     def pixel(self) -> str:
-        """The type of a pixel."""
         return "uint8"
 
     @property
     def is_reference(self) -> bool:
-        """Whether the column refers to image files."""
         return self.draw is None
 
     @cached_property
     def pixel_options(self) -> PixelOptions:
         """The options from values to the stored pixels: they only move, and `ignore` is around them."""
         outside = getattr(self, "ignore", None) or 0
-        return PixelOptions(
-            **self._sides(), resize="nearest", channels=1, pixel=self.pixel, fill=float(outside), padding=(outside,) * 3
-        )
+        around: dict[str, Any] = {"fill": float(outside), "padding": (outside,) * 3}
+        return PixelOptions(**self._sides(), resize="nearest", channels=1, pixel=self.pixel, **around)
 
     def _sides(self) -> dict[str, Any]:
         """Returns the image's options that decide a pixel's place."""
         return {name: getattr(self._image, name) for name in ("size", "shorter_side", "fit")} if self._image else {}
 
     def _pixels(self) -> dict[str, Any]:
-        """Returns the fields of the description for decoding."""
         shape = (*(self._sides().get("size") or (None, None)), 1)
         stored = {"stored": "bytes", "encoding": self.store, "shape": shape}
         return {**stored, "pixel": self.pixel, "dtype": self.pixel, "offset": (0.0,), "scale": (1.0,)}
@@ -162,7 +157,6 @@ class Mask(OfImage):
         return super().joined_columns(name) | ({"name": (self.names, names)} if self.names else {})
 
     def read_parts(self) -> tuple[str, ...]:
-        """Names `shape`, height and width, if the image keeps its size."""
         return ("shape",) if self._image and self._image.size is None else ()
 
     @property
@@ -182,8 +176,7 @@ class Mask(OfImage):
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         names = {str(value): name for value, name in self.named} or None
-        given = {**self._pixels(), "classes": names}
-        return self._describe(MaskDescription, "image", "optional", "ignore", **given)
+        return self._describe(MaskDescription, **self._pixels(), classes=names)
 
 
 class Masks(OfImage, ListFeature):
@@ -205,5 +198,4 @@ class Masks(OfImage, ListFeature):
             raise WrongValueError("is for lists of images: of drawn objects give `max_length`", "length")
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        given = {**self._pixels(), "length": self.read_length}
-        return self._describe(MasksDescription, "image", "max_length", **given)
+        return self._describe(MasksDescription, **self._pixels(), length=self.read_length)

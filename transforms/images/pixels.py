@@ -1,18 +1,12 @@
 """Decoded pixels resized and normalized without TensorFlow, as `decode_graph` and `image_graph` do.
 
 Scaled pixels are weighted sums, rounded half to even. `nearest` equals TensorFlow; other methods differ by at most one
-level, because they sum in another order.
-
->>> resize(np.zeros((32, 16, 3), np.uint8), PixelOptions(size=(64, 64))).shape
-(64, 64, 3)
-
-Normalized pixels are uint8, or `(pixel - offset) * scale` in float32 or bfloat16, with the bits of `image_graph`:
-float32 in every step; bfloat16 is the float32 result rounded to even.
+level, because they sum in another order. Normalized pixels are uint8, or `(pixel - offset) * scale` in float32 or
+bfloat16, with the bits of `image_graph`: bfloat16 is the float32 result rounded to even.
 
 >>> halved = Pixels(stored="bytes", encoding="png", shape=(1, 2, 1), dtype="float32", offset=(0.0,), scale=(0.5,))
->>> normalize = normalizer(halved, np.dtype(np.float32))
 >>> out = np.empty((1, 2, 1), np.float32)
->>> normalize(np.array([[[3], [4]]], np.uint8), out)
+>>> normalizer(halved, np.dtype(np.float32))(np.array([[[3], [4]]], np.uint8), out)
 >>> out[..., 0]
 array([[1.5, 2. ]], dtype=float32)
 """
@@ -60,8 +54,7 @@ def _cut(pixels: Array, start: Sides, size: Sides) -> Array:
 def scale(pixels: Array, size: Sides, method: str, antialias: bool, out: Array | None = None) -> Array:
     """Scales an image, [h, w, channels], not empty, to a height and width, at least (1, 1), in its own type.
 
-    `auto` averages areas, or is bilinear if the result has more pixels. `antialias` widens a method's kernel when
-    shrinking, except for `auto`, `area` and `nearest`. `out` is optional memory of the result's shape.
+    The method and `antialias` are as in `Image.resize`; `out` is optional memory of the result's shape.
     """
     sides = pixels.shape[:2]
     if size == sides:
@@ -118,10 +111,7 @@ def _area(source: int, target: int) -> Weights:
 
 
 def _kernel(kernel: Callable[[Array], Array], radius: float, antialias: bool, source: int, target: int) -> Weights:
-    """Weighs pixels by a kernel around each point, widened by the shrinking factor, cut at the edges.
-
-    In float32 as TensorFlow's ScaleAndTranslate, which selects the same pixels.
-    """
+    """Weighs pixels by a kernel, wider when shrinking, cut at edges, in float32 as TensorFlow's ScaleAndTranslate."""
     step = 1 / (np.float32(target) / np.float32(source))
     wider = max(step, np.float32(1)) if antialias else np.float32(1)
     center = (np.arange(target, dtype=np.float32) + np.float32(0.5)) * step
@@ -165,10 +155,7 @@ Normalize: TypeAlias = Callable[[Array, Array], None]
 
 
 def normalizer(described: Pixels, dtype: "np.dtype[Any]") -> Normalize:
-    """Returns a function that writes stored pixels as the described numbers, of a dtype.
-
-    Its argument may already be the result. The order `bgr` swaps red and blue first.
-    """
+    """Returns a function that writes stored pixels, or the result itself, as the described numbers, of a dtype."""
     to_float = _float32(described.offset, described.scale)
 
     def as_stored(pixels: Array, out: Array) -> None:
@@ -180,12 +167,10 @@ def normalizer(described: Pixels, dtype: "np.dtype[Any]") -> Normalize:
         to_float(pixels, numbers)
         out[...] = numbers.astype(dtype)
 
-    in_order: Normalize = rounded_each
+    in_order: Normalize = to_float if dtype == np.float32 else rounded_each
     if described.are_as_stored:
         in_order = as_stored
-    elif dtype == np.float32:
-        in_order = to_float
-    elif described.pixel == "uint8":
+    elif dtype != np.float32 and described.pixel == "uint8":
         in_order = _rounded(to_float, dtype, described.shape[2])
     if described.channel_order == "rgb":
         return in_order

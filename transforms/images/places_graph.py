@@ -1,14 +1,11 @@
 """Places on an image, boxes and key points: moved with its pixels, and stored relative to the stored image.
 
-A stored box is `y_min, x_min, y_max, x_max`, each from 0 to 1: the order of `tf.image` and TensorFlow Datasets. Every
-step is a single exactly rounded operation in float64, without division by a constant, which a graph may replace by a
-multiplication: the same bits in any batch.
+A stored box is `y_min, x_min, y_max, x_max`, each from 0 to 1. Every step is a single exactly rounded operation in
+float64, without division by a constant, which a graph may replace by a multiplication: the same bits in any batch.
 
-Every box stays in the list, which keeps parallel lists, such as categories, aligned. A box outside the image or with
-its end before its start gets an empty area. A box with NaN, and all boxes of a row without an image, become zeros.
-
-A stored point is `y, x, visibility`: three zeros if it is not labelled, outside the image, or in a cropped part, or if
-the row has no image.
+Every box stays in the list, which keeps parallel lists aligned. A box outside the image or with its end before its
+start gets an empty area; one with NaN, and all of a row without an image, become zeros. A stored point is `y, x,
+visibility`: three zeros if it is not labelled, outside the image or its crop, or if the row has no image.
 """
 
 import math
@@ -47,11 +44,10 @@ def prepare(move: Move, options: "Places", column: tf.RaggedTensor, context: Con
 
 
 def moved_boxes(options: "Boxes", image: PixelOptions, boxes: tf.Tensor, sources: tf.Tensor) -> tf.Tensor:
-    """Moves boxes as their images are cut, scaled and laid on the background.
+    """Moves boxes, of any float type, [boxes, 4], as `options` define them, as their images are cut, scaled and padded.
 
-    `boxes` are of any float type, [boxes, 4], as `order`, `unit` and `oriented` define them; `sources` are the height,
-    width and orientation of each box's image, int64 [boxes, 3] (`image_graph.geometry`). Returns float32 [boxes, 4]:
-    `y_min, x_min, y_max, x_max`, 0..1, relative to the stored image.
+    `sources` are the height, width and orientation of each box's image, int64 [boxes, 3] (`image_graph.geometry`).
+    Returns float32 [boxes, 4]: `y_min, x_min, y_max, x_max`, 0..1, relative to the stored image.
     """
     boxes, (sides, turn) = tf.cast(boxes, tf.float64), (sources[:, :2], sources[:, 2])
     first, second = tf.unstack(tf.reshape(boxes, [-1, 2, 2]), axis=1)
@@ -68,10 +64,9 @@ def moved_boxes(options: "Boxes", image: PixelOptions, boxes: tf.Tensor, sources
 
 
 def moved_keypoints(options: "Keypoints", image: PixelOptions, objects: tf.Tensor, sources: tf.Tensor) -> tf.Tensor:
-    """Moves key points as their images are cut, scaled and laid on the background.
+    """Moves key points, `x, y` or `x, y, visibility` each, floats [objects, count * numbers], with their images.
 
-    `objects` have `x, y`, or `x, y, visibility`, of each point: floats [objects, count * numbers]; `sources` are as in
-    `moved_boxes`. Returns float32 [objects, count * 3].
+    `sources` are as in `moved_boxes`. Returns float32 [objects, count * 3].
     """
     points = tf.reshape(tf.cast(objects, tf.float64), [-1, options.numbers])
     sources = tf.repeat(sources, options.count, axis=0)
@@ -97,10 +92,7 @@ def _upright_points(options: "Places", points: tf.Tensor, sides: tf.Tensor, turn
 
 
 def _placed(points: tf.Tensor, sides: tf.Tensor, image: PixelOptions) -> tuple[tf.Tensor, tf.Tensor]:
-    """Moves points of upright images into the stored images, 0..1, clipped to the edges.
-
-    Also returns whether each was inside, bool [points]; NaN is not.
-    """
+    """Moves points into stored images, 0..1, clipped to the edges; also returns whether each was inside."""
     goal = placement(sides, image, tf)
     least, most = tf.maximum(goal.offset, 0), tf.minimum(goal.offset + goal.scaled, goal.output)
     start, box, scaled, offset, output, least, most = (tf.cast(each, tf.float64) for each in (*goal, least, most))

@@ -54,11 +54,9 @@ class Places(ListFeature):
 
     @property
     def numbers_of_object(self) -> int:
-        """The numbers of an object in the list."""
         return BOX_NUMBERS
 
     def check(self, features: Mapping[str, Feature]) -> None:
-        """Checks the feature named by `image`."""
         image_named(self.image, features, f"{self.kind} need a feature of kind image", self.oriented)
 
 
@@ -94,7 +92,7 @@ class Boxes(Places):
         return {column: (column, self._column()) for column in self.columns}
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return self._describe(BoxesDescription, "image", "max_length", stored="float32", length=self.read_length)
+        return self._describe(BoxesDescription, stored="float32", length=self.read_length)
 
 
 Name = Annotated[str, Field(min_length=1)]
@@ -135,7 +133,6 @@ class Keypoints(Places):
 
     @property
     def count(self) -> int:
-        """The number of an object's points."""
         return self.points if isinstance(self.points, int) else len(self.points)
 
     @property
@@ -158,4 +155,4 @@ class Keypoints(Places):
             for option in ("flip_pairs", "skeleton")
         }
         found = {"stored": "float32", "length": self.read_length, "count": self.count, "names": names}
-        return self._describe(KeypointsDescription, "image", "max_length", **found, **pairs)
+        return self._describe(KeypointsDescription, **found, **pairs)

@@ -43,7 +43,6 @@ class PlacesDescription(base.ListDescription, _OfImage):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of an object's numbers."""
         return (BOX_NUMBERS,)
 
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[Any]:
@@ -67,7 +66,6 @@ class BoxesDescription(PlacesDescription):
         return Box(*map(base.short, stored))
 
     def tfds(self) -> dict[str, Any]:
-        """Describes a sequence of `BBoxFeature`."""
         box = {"shape": base.tfds_shape((BOX_NUMBERS,)), "dtype": "float32", "bboxFormat": "REL_YXYX"}
         return base.tfds_sequence({"pythonClassName": f"{base.TFDS}.bounding_boxes.BBoxFeature", "boundingBox": box})
 
@@ -113,9 +111,7 @@ class KeypointsDescription(PlacesDescription):
         return f"objects of {self.count} float32 key points of {self.image}"
 
     def decode(self, stored: Any, decoding: base.Decoding) -> tuple[Keypoint, ...]:
-        """Returns the points of an object."""
         return tuple(Keypoint(*map(base.short, point)) for point in stored)
 
     def tfds(self) -> dict[str, Any]:
-        """Describes a sequence of tensors."""
         return base.tfds_sequence(base.tfds_tensor("float32", self.shape, "none"))

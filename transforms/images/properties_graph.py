@@ -1,6 +1,4 @@
-"""An image's format, size and EXIF orientation, read from its bytes in the graph without decoding.
-
-Serving gets the same raw bytes as the build, so the graph itself reads them.
+"""An image's format, size and EXIF orientation, read in the graph from its bytes without decoding, as serving does.
 
 JPEG: the first `Exif` segment among the application segments (APPn, COM) at the start. PNG: the first `eXIf` chunk
 anywhere. WebP: the first `EXIF` chunk, if the header announces one. Tag 0x0112 of IFD0, SHORT or LONG, with a single
@@ -21,13 +19,11 @@ from recordmill.transforms.images.image_rules import TAG
 SHORT, LONG = 3, 4
 HEAD = 65_536  # EXIF begins in these bytes of a JPEG
 MAX_EXIF = 65_536  # bytes: a JPEG segment's limit; IFD0 is at its start
-# A step through a file takes about 10 µs. A photo has about ten segments; a PNG of 500 MB in libpng's 8 KiB chunks has
-# 60,000. The limits stop files of millions of empty ones.
+# Steps, of about 10 µs. A photo has about ten segments; a PNG of 500 MB in libpng's 8 KiB chunks has 60,000.
 MAX_SEGMENTS = 256
 MAX_CHUNKS = 65_536
 TEXT = 54  # offset of the text in a PNG's third chunk, behind `IHDR` and `sRGB`
-# TensorFlow visits every node of a branch not taken; a function kept out of line is a single node. With the search
-# before it, this saves 4 % for a photo without EXIF.
+# TensorFlow visits every node of a branch not taken; a function kept out of line is a single node.
 APART = {"_noinline": True}
 BYTES = tf.TensorSpec([], tf.string)
 Branch = Callable[[], tf.Tensor]
@@ -82,7 +78,6 @@ def _other_sides(encoded: tf.Tensor) -> tf.Tensor:
 
 
 def _number(digits: tf.Tensor) -> tf.Tensor:
-    """Reads a little-endian number, int64."""
     return tf.reduce_sum(digits * [256**power for power in range(digits.shape[0])])
 
 

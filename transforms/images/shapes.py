@@ -54,10 +54,7 @@ def box_around(polygons: Iterable[Sequence[float]]) -> list[float]:
 
 
 def read_runs(rle: Mapping[str, Any]) -> tuple[tuple[int, int], Ints]:
-    """Returns the height and width of COCO's run lengths, and their counts, int64 [counts].
-
-    Raises: ShapeError: the `counts` do not add up to the size. ImageError: `too_large`: too long.
-    """
+    """Returns COCO's height and width, and counts, int64 [counts]. Raises: ShapeError; ImageError: `too_large`."""
     size, counts = rle.get("size"), rle.get("counts")
     if not isinstance(size, list) or [*map(type, size)] != [int, int] or min(size) < 1:
         raise ShapeError("wanted height and width in the `size` of run lengths")

@@ -14,7 +14,6 @@ from recordmill.transforms.texts.text_ids_spec import TextIds
 from recordmill.transforms.texts.text_stored import KEYS, LOSS_MASK, ChatDescription
 
 CONFIG, TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
-Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
 
 
 class InstructionColumns(Options):
@@ -51,7 +50,7 @@ class Chat(TextIds):
     """Keeps this many ids, and pads batches to this length. None: keeps all, and pads to a batch's longest chat."""
     truncate: Literal["end", "start"] = "end"
     """The side on which long chats are cut."""
-    roles: dict[str, Role] = {}
+    roles: dict[str, Literal["system", "developer", "user", "assistant", "tool", "function"]] = {}
     """Roles of the data under other names: {bot: assistant}. Known are OpenAI's and ShareGPT's."""
     tools: str | None = Field(default=None, min_length=1)
     """The column of tools, a list of JSON Schemas, for the template."""
@@ -74,7 +73,6 @@ class Chat(TextIds):
 
     @property
     def config_path(self) -> str:
-        """The path of `config`."""
         return self.config or beside(self.model, CONFIG)
 
     def first_column(self, name: str) -> str:
@@ -100,16 +98,15 @@ class Chat(TextIds):
         return found if len(found) > 1 else {}
 
     def files(self) -> dict[str, str]:
-        """Returns the paths of the model, its config, and a template of its own."""
-        template = {} if self.template is None else {"template": self.template}
-        return {"model": self.model, "config": self.config_path, **template}
+        given = {"model": self.model, "config": self.config_path, "template": self.template}
+        return {option: path for option, path in given.items() if path is not None}
 
     @property
     def library_parts(self) -> tuple[str, ...]:
         return (LOSS_MASK,)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return self._describe_given(ChatDescription, statistics, train=self.train)
+        return self._describe_given(ChatDescription, statistics)
 
 
 def beside(path: str, name: str) -> str:

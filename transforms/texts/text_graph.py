@@ -1,10 +1,10 @@
 """Text: cleaned, tokenized, stored as ids, padded when read; one text a row, or several.
 
-Several texts, such as an image's captions, are prepared one by one, and stored concatenated with their lengths. Reading
-returns all texts of a row, or the first.
+Several texts, such as an image's captions, are stored concatenated with their lengths.
 """
 
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -12,14 +12,7 @@ import tensorflow as tf
 
 from recordmill.transforms.base.description import SpecialIds
 from recordmill.transforms.base.graph import Context, Parts, Prepared, Statistics, Stored, cut
-from recordmill.transforms.texts.text_stored import (
-    LOSS_MASK,
-    TYPES,
-    WINDOW_PARTS,
-    TextDescription,
-    TextsDescription,
-    TokenLabelsDescription,
-)
+from recordmill.transforms.texts import text_stored as kinds
 from recordmill.transforms.texts.tokenizers_graph import clean, tokenize
 
 if TYPE_CHECKING:
@@ -30,10 +23,9 @@ if TYPE_CHECKING:
 
 
 def prepare(options: "Tokenized", column: tf.Tensor, context: Context) -> Prepared:
-    """Learns the tokens' vocabulary; stores int64 ids, ragged, cut at `max_length`.
+    """Learns the tokens' vocabulary; stores int64 ids, ragged, cut at `max_length`, and their `length` before the cut.
 
-    The part `length` counts ids before the cut. A missing text is `""`. A library's tokenizer gives the ids, ragged
-    [rows, None] and complete, in place of strings.
+    A missing text is `""`. A library's tokenizer gives complete ids, ragged [rows, None], in place of strings.
     """
     if options.in_library:
         return Prepared(lambda _: _with_lengths(tf.identity(column), options))
@@ -44,7 +36,7 @@ def prepare(options: "Tokenized", column: tf.Tensor, context: Context) -> Prepar
         if options.needs_model:
             return kept
         if options.hash_buckets is not None:
-            return _hashed(kept, options.hash_buckets) + special.first
+            return tf.strings.to_hash_bucket_fast(kept, options.hash_buckets) + special.first
         if not options.has_vocabulary:
             return kept + special.first
         assert statistics.lookup is not None  # noqa: S101 - the analysis gives every vocabulary
@@ -52,7 +44,9 @@ def prepare(options: "Tokenized", column: tf.Tensor, context: Context) -> Prepar
         if options.oov_buckets == 1:
             return statistics.lookup(kept, special.unknown - special.first) + special.first
         indices = statistics.lookup(kept, -1)
-        return tf.where(indices < 0, _hashed(kept, options.oov_buckets) + special.unknown, indices + special.first)
+        is_unknown = indices < 0
+        hashed = tf.strings.to_hash_bucket_fast(kept, options.oov_buckets)
+        return tf.where(is_unknown, hashed + special.unknown, indices + special.first)
 
     def store(statistics: Statistics) -> Parts:
         kept = tokens
@@ -69,7 +63,7 @@ def prepare(options: "Tokenized", column: tf.Tensor, context: Context) -> Prepar
 def prepare_chats(options: "Chat", column: tf.RaggedTensor, context: Context) -> Prepared:
     """Stores a chat's ids, ragged [rows, None], and a mask of zeros: a step before the graph makes both."""
     return Prepared(
-        lambda _: {"": tf.identity(column), LOSS_MASK: column.with_flat_values(tf.zeros_like(column.flat_values))}
+        lambda _: {"": tf.identity(column), kinds.LOSS_MASK: column.with_flat_values(tf.zeros_like(column.flat_values))}
     )
 
 
@@ -84,7 +78,7 @@ def prepare_pairs(options: "Pair", column: tf.RaggedTensor, context: Context) ->
     at = tf.where(since < 0, tf.minimum(place, before), before + 1 + more)
     types = tf.gather([*chain.from_iterable(context.learned.types)], at)
     types = column.with_flat_values(tf.cast(types, tf.int64))
-    return Prepared(lambda _: {"": tf.identity(column), TYPES: types})
+    return Prepared(lambda _: {"": tf.identity(column), kinds.TYPES: types})
 
 
 def prepare_labels(options: "TokenLabels", column: None, context: Context) -> Prepared:
@@ -94,23 +88,15 @@ def prepare_labels(options: "TokenLabels", column: None, context: Context) -> Pr
     return Prepared(lambda _: {"": ids.with_flat_values(ignored)})
 
 
-def _hashed(tokens: tf.Tensor, buckets: int) -> tf.Tensor:
-    """Returns 0 to n-1 by FarmHash's stable Fingerprint64."""
-    return tf.strings.to_hash_bucket_fast(tokens, buckets)
-
-
 def _with_lengths(ids: tf.RaggedTensor, options: "Tokenized") -> dict[str, Stored]:
     """Returns ids, and each text's length if it is wanted; with windows, the zeros of a single one."""
     lengths = ids.row_lengths()
-    windows = {} if options.windows is None else dict.fromkeys(WINDOW_PARTS, tf.zeros_like(lengths))
+    windows = {} if options.windows is None else dict.fromkeys(kinds.WINDOW_PARTS, tf.zeros_like(lengths))
     return {"": ids, **windows} | ({"length": lengths} if "length" in options.library_parts else {})
 
 
 def surround(ids: tf.RaggedTensor, special: SpecialIds) -> tf.RaggedTensor:
-    """Puts the begin id before each row and the end id after it, if the options have them.
-
-    `tf.concat` would add assertions: stateful ops, which an analysis runs too.
-    """
+    """Puts the ids of begin and end, if any, around each row (`tf.concat` would add stateful assertions)."""
     if not special.added:
         return ids
     rows = ids.nrows()
@@ -125,12 +111,12 @@ def surround(ids: tf.RaggedTensor, special: SpecialIds) -> tf.RaggedTensor:
     return tf.RaggedTensor.from_row_splits(stitched, splits, validate=False)
 
 
-def features(description: TextDescription | TokenLabelsDescription, stored: Parts) -> Parts:
+def features(description: kinds.TextDescription | kinds.TokenLabelsDescription, stored: Parts) -> Parts:
     """Pads to int64 ids of shape [rows, max_length], by default the longest row's length.
 
-    The part `length` (int64, shape [rows]) is unchanged. Packed rows are [rows, packed] wide; their parts `segments` (1
-    for a row's first document, 2, …) and `positions` (0, 1, … in each document) are int32 of the same shape, with 0 as
-    padding. Longer rows, possible only in serving, are cut.
+    The part `length`, int64 [rows], is unchanged. Packed rows are [rows, packed]; their parts `segments` (1 for a row's
+    first document, 2, …) and `positions` (0, 1, … in each document) are int32 of the same shape, with 0 as padding.
+    Longer rows, possible only in serving, are cut.
     """
     wide = description.packed or description.max_length
     padded = stored[""].to_tensor(default_value=description.padding_id, shape=[None, wide])
@@ -142,10 +128,8 @@ def features(description: TextDescription | TokenLabelsDescription, stored: Part
     splits = tf.gather(tf.concat([[0], tf.cumsum(each)], axis=0), lengths.row_splits)
     numbers = tf.range(1, tf.size(each, tf.int64) + 1) - tf.gather(lengths.row_starts(), lengths.value_rowids())
     flat = {"segments": tf.repeat(numbers, each), "positions": tf.ragged.range(each).flat_values}
-    inner = {
-        part: tf.RaggedTensor.from_row_splits(tf.cast(values, tf.int32), splits, validate=False)
-        for part, values in flat.items()
-    }
+    of_rows = partial(tf.RaggedTensor.from_row_splits, row_splits=splits, validate=False)
+    inner = {part: of_rows(tf.cast(values, tf.int32)) for part, values in flat.items()}
     return {"": padded, **{part: values.to_tensor(shape=[None, wide]) for part, values in inner.items()}}
 
 
@@ -159,8 +143,7 @@ def unpacked(encoded: tf.Tensor) -> tf.RaggedTensor:
 def prepare_texts(options: "Texts", column: tf.RaggedTensor, context: Context) -> Prepared:
     """Prepares the first `max_texts` texts of each row, ragged [rows, None]; missing lists become empty.
 
-    Stores the concatenated ids of a row's texts, and the length of each text as the part `lengths`. A library's
-    tokenizer gives the ids of a single text.
+    Stores a row's concatenated ids, and each text's `lengths`. A library's tokenizer gives the ids of a single text.
     """
     if options.in_library:
         one_text = tf.RaggedTensor.from_row_splits(column.row_lengths(), tf.range(column.nrows() + 1), validate=False)
@@ -186,12 +169,11 @@ def cut_each(stored: Parts, length: int) -> Parts:
     return {"": of_rows, "lengths": lengths.with_flat_values(kept.row_lengths())}
 
 
-def texts_features(description: TextsDescription, stored: Parts) -> Parts:
-    """Pads all texts of each row; none may be longer than `max_length`.
+def texts_features(description: kinds.TextsDescription, stored: Parts) -> Parts:
+    """Pads all texts of each row, none longer than `max_length`: int64 ids [rows, texts, max_length].
 
-    Returns int64 ids of shape [rows, texts, max_length], by default the longest of each; the part `lengths`,
-    int64 [rows, texts]: the ids of each text, with 0 as padding; and if the number of texts varies the part `length`,
-    int64 [rows]: the texts of each row.
+    By default sides are the longest's. `lengths`, int64 [rows, texts], are each text's ids, 0 as padding; `length`,
+    int64 [rows], a varying number of texts.
     """
     lengths = stored["lengths"]
     most = description.max_texts if description.texts_per_row == "varying" else description.texts_per_row
@@ -201,7 +183,7 @@ def texts_features(description: TextsDescription, stored: Parts) -> Parts:
     return padded | ({"length": lengths.row_lengths()} if description.texts_per_row == "varying" else {})
 
 
-def first_text(description: TextsDescription, stored: Parts) -> Parts:
+def first_text(description: kinds.TextsDescription, stored: Parts) -> Parts:
     """Returns each row's first text in the form of a single one; an empty text, with begin and end, if it has none."""
     ids, lengths = stored[""], stored["lengths"]
     ends = ids.row_starts() + tf.reduce_sum(lengths[:, :1], axis=1)

@@ -86,7 +86,6 @@ class TextIds(Feature):
 
     @property
     def tokenizer_options(self) -> TokenizerOptions:
-        """The options of a library's tokenizer."""
         names = [each.name for each in fields(TokenizerOptions) if hasattr(self, each.name)]
         return TokenizerOptions(**{name: getattr(self, name) for name in names})
 
@@ -95,10 +94,10 @@ class TextIds(Feature):
         assert learned.special is not None  # noqa: S101 - the driver reads every model
         return learned.special
 
-    def _describe_given(self, kind: type[Description], statistics: dict[str, Any], **more: Any) -> Description:
+    def _describe_given(self, kind: type[Description], statistics: dict[str, Any]) -> Description:
         """Describes ids of a given model, whatever joins its texts."""
         special = SpecialIds(**statistics["special_ids"])
         size = max(special.first + statistics["words"], special.padding + 1)
         found = {name: statistics[name] for name in ("vocabulary", "model", "joins")}
         given = {**found, "vocabulary_size": size, "tokenizer": self.tokenizer, **special.described()}
-        return self._describe(kind, "max_length", **given, **more)
+        return self._describe(kind, **given)

@@ -35,9 +35,8 @@ def texts(
     """Returns a text's ids, by part, in the form of the options; with several texts a row all, or one (`shares`).
 
     All of several texts: `all_texts`. Padded: int64 [rows, length]; `mask`, bool of that shape, True for ids of the
-    text. Ragged: `Ragged` of int64, cut at a given length. Packed here or by the build: `packed_rows`; packing here
-    gives fewer rows than texts, and drops the stored part `length`. Raises: RowError: as `packed_rows`. ValueError:
-    packing without a row length.
+    text. Ragged: `Ragged` of int64, cut at a given length. Packed: `packed_rows`, here fewer rows than texts, without
+    the stored part `length`. Raises: RowError: as `packed_rows`. ValueError: packing without a row length.
     """
     if isinstance(description, TextsDescription):
         _check_rows(name, stored[""], stored["lengths"])
@@ -72,9 +71,8 @@ def all_texts(
     """Returns all texts of each row, padded or ragged, by part.
 
     Padded: "" the ids, int64 [rows, texts, length]; `lengths`, int64 [rows, texts]: the ids of each text, 0 as padding;
-    `length`, int64 [rows]: the texts of each row, if their number varies; with `masks` also `mask`, bool of the ids'
-    shape. Without limits both sides are those of the longest. Ragged: "" the concatenated ids of a row's texts, and
-    `lengths`, both `Ragged` of int64.
+    `length`, int64 [rows]: a varying number of texts; with `masks` also `mask`, bool. Ragged: "" the concatenated ids
+    of a row's texts, and `lengths`, both `Ragged` of int64.
     """
     splits, length = stored["lengths"].splits, options.length_of(description.max_length)
     of_text = Ragged(stored[""].values, splits_of(stored["lengths"].values))
@@ -97,8 +95,7 @@ def all_texts(
 def one_text(description: TextsDescription, stored: Mapping[str, Any], shares: Shares) -> Ragged:
     """Chooses a text of each row, int64 ids; an empty text, with begin and end, for rows without texts.
 
-    `shares`, float64 [rows] or one for all, in [0, 1), choose text `floor(n * share)` of n, so 0 the first. Features
-    with equally many texts in a row get the same one.
+    `shares`, float64 [rows] or one for all, in [0, 1), choose text `floor(n * share)` of n: the same of all features.
     """
     ids, lengths, without = stored[""], stored["lengths"], description.empty_text
     counts = lengths.lengths()
@@ -110,10 +107,7 @@ def one_text(description: TextsDescription, stored: Mapping[str, Any], shares: S
 
 
 def padded(rows: Ragged, length: int | None, padding: Any, empty: Empty) -> Array:
-    """Pads lists of values of any shape at the end, and cuts longer ones: [rows, length, …] of the values' dtype.
-
-    The default `length` is the longest list's, 0 for zero rows; `empty` allocates the result.
-    """
+    """Pads or cuts lists at the end to a length, by default the longest's: [rows, length, …] of the values' dtype."""
     width = int(rows.lengths().max(initial=0)) if length is None else length
     kept = cut(rows, width)
     return _filled(kept, empty((len(kept.splits) - 1, width, *kept.values.shape[1:]), kept.values.dtype), padding)
@@ -137,8 +131,8 @@ def cut(rows: Ragged, length: int) -> Ragged:
 def first_fit(texts: Ragged, length: int) -> tuple[Ragged, Ragged]:
     """Packs texts into rows of at most `length` ids: longest first, each into the first row with room.
 
-    First-fit decreasing (Johnson 1973): at most 11/9 of the fewest rows, plus one. Texts of equal length keep their
-    order. Longer texts are cut; empty ones take no room. Returns what `packed_rows` takes: ids, and lengths of texts.
+    First-fit decreasing (Johnson 1973): at most 11/9 of the fewest rows, plus one. Longer texts are cut. Returns what
+    `packed_rows` takes.
     """
     lengths = np.minimum(texts.lengths(), length)
     order = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
@@ -156,11 +150,10 @@ def first_fit(texts: Ragged, length: int) -> tuple[Ragged, Ragged]:
 
 
 def packed_rows(name: str, ids: Ragged, lengths: Ragged, width: int, padding: int, empty: Empty) -> dict[str, Array]:
-    """Pads rows of several texts to `width`, with the number and the positions of each text.
+    """Pads rows of several texts, concatenated ids and the texts' lengths, int64, to `width`: [rows, width] each.
 
-    Takes each row's concatenated ids, and the lengths of its texts, int64. Returns [rows, width] each: "" the ids,
-    int64; `segments`, int32: 1, 2, … by text in the row; `positions`, int32: 0, 1, … in the text; both with 0 as
-    padding. Raises: RowError: a row's lengths do not add up to its ids, or it has more ids than `width`.
+    "" are the ids, int64; `segments`, int32: 1, 2, … by text in the row; `positions`, int32: 0, 1, … in the text; both
+    with 0 as padding. Raises: RowError: a row's lengths do not add up to its ids, or it has more ids than `width`.
     """
     _check_rows(name, ids, lengths, width)
     starts = splits_of(lengths.values)

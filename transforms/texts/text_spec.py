@@ -71,10 +71,14 @@ def _form(value: Any) -> str:
 
 
 Size = Annotated[int, Field(ge=1, strict=True)]
-_Given = Annotated[Size, Tag("a size")] | Annotated[str, Tag("a file")]
-Vocabulary = Annotated[_Given | Annotated[SharedVocabulary, Tag("another feature")], Discriminator(_form)]
-_Width = Annotated[int, Field(ge=1, le=16, strict=True)]
-Widths = Annotated[tuple[_Width, ...], Field(min_length=1), BeforeValidator(number_or_list, int | tuple[int, ...])]
+Vocabulary = Annotated[
+    Annotated[Size, Tag("a size")]
+    | Annotated[str, Tag("a file")]
+    | Annotated[SharedVocabulary, Tag("another feature")],
+    Discriminator(_form),
+]
+Width = Annotated[int, Field(ge=1, le=16, strict=True)]
+Widths = Annotated[tuple[Width, ...], Field(min_length=1), BeforeValidator(number_or_list, int | tuple[int, ...])]
 
 
 class Tokenized(TextIds):
@@ -153,7 +157,6 @@ class Tokenized(TextIds):
 
     @property
     def learns(self) -> Sequence[str]:
-        """The analysis counts words neither given nor hashed."""
         return ("vocabularies",) if self.has_vocabulary and not isinstance(self.vocabulary, str) else ()
 
     @property
@@ -173,29 +176,19 @@ class Tokenized(TextIds):
         unknown_ids = self.oov_buckets if self.has_vocabulary or self.needs_model else 0
         begin = 1 + unknown_ids
         end = begin + bool(self.begin)
-        return SpecialIds(
-            padding=0,
-            unknown=1 if unknown_ids else None,
-            begin=begin if self.begin else None,
-            end=end if self.end else None,
-            first=end + bool(self.end),
-        )
+        marks = begin if self.begin else None, end if self.end else None
+        return SpecialIds(0, 1 if unknown_ids else None, *marks, first=end + bool(self.end))
 
     def files(self) -> dict[str, str]:
-        """Returns the paths of given files by option: `model` or `vocabulary`."""
         given = {"model": self.model, "vocabulary": self.vocabulary if isinstance(self.vocabulary, str) else None}
         return {option: path for option, path in given.items() if path is not None}
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        """Describes vocabulary and special ids by the vocabulary owner's statistics.
-
-        They are `vocabulary`, `words`; with a model also `model`, `special_ids` (`pipeline.build.analysis.tokenizers`).
-        """
+        """Describes vocabulary and special ids by the owner's statistics (`pipeline.build.analysis.tokenizers`)."""
         special = SpecialIds(**statistics["special_ids"]) if self.needs_model else self.special()
         tokens = kinds.BYTES if self.tokenizer == "bytes" else self.hash_buckets or statistics["words"]
         return self._describe(
             self.description,
-            *("max_length", "tokenizer", "oov_buckets", "hash_buckets"),
             vocabulary=statistics["vocabulary"] if self.needs_model or self.has_vocabulary else None,
             vocabulary_size=max(special.first + tokens, special.padding + 1),
             model=statistics["model"] if self.needs_model else None,
@@ -205,7 +198,7 @@ class Tokenized(TextIds):
         )
 
     def stored_form(self) -> dict[str, Any]:
-        """Returns the fields of the description for the stored form."""
+        """Returns the fields of the description that each kind fills in its own way."""
         raise NotImplementedError
 
 
@@ -247,7 +240,6 @@ class Text(Tokenized):
         return self
 
     def check(self, features: Mapping[str, Feature]) -> None:
-        """Checks a shared vocabulary, and that no other text has windows."""
         super().check(features)
         others = [name for name, each in features.items() if getattr(each, "window", None) and each is not self]
         if self.window is not None and others:
@@ -266,13 +258,10 @@ class Text(Tokenized):
         return ("length",) if self.keep_length else ()
 
     def stored_form(self) -> dict[str, Any]:
-        """Returns a list of int64, at most a window."""
-        most, keeps = self.most_ids, self.keep_length
-        return {"stored": "int64", "window": self.windows, "max_length": most, "keep_length": keeps}
+        return {"window": self.windows, "max_length": self.most_ids}
 
     @property
     def most_ids(self) -> int | None:
-        """The most ids of a record; None: any number."""
         return self.window.length if self.window else self.max_length
 
     @property
@@ -309,9 +298,7 @@ class Texts(Tokenized):
         return ("lengths",)
 
     def read_parts(self) -> tuple[str, ...]:
-        """Names `length`, the number of texts, if it varies."""
         return ("length",) if self.texts_per_row is None else ()
 
     def stored_form(self) -> dict[str, Any]:
-        """Returns the number of texts per row, or `varying`."""
-        return {"texts_per_row": self.texts_per_row or "varying", "max_texts": self.max_texts}
+        return {"texts_per_row": self.texts_per_row or "varying"}

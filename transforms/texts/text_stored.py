@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.json_values import Count
 from recordmill.transforms.base import description as base
 
@@ -17,16 +18,13 @@ LIBRARY_TOKENIZERS = ("huggingface", "tiktoken")
 MODEL_TOKENIZERS = ("wordpiece", "sentencepiece", *LIBRARY_TOKENIZERS)
 """Tokenizers with a model, trained or given, that defines the ids."""
 BYTES = 256
-TOKENS = {
-    **dict.fromkeys(WORD_TOKENIZERS[:2], "word"),
-    **{"characters": "character", "bytes": "byte"},
-    **dict.fromkeys(LIBRARY_TOKENIZERS, "token"),
-}
+TOKENS = {"words": "word", "whitespace": "word", "characters": "character", "bytes": "byte"}
+TOKENS |= dict.fromkeys(LIBRARY_TOKENIZERS, "token")
 PACKED = np.dtype("<i4")  # the ids of packed rows
 MOST_LENGTH = 1 << 20  # ids of a packed row
 WINDOW_PARTS = ("window", "start")
 """A window's number in its row, from 0, and the place of its first id in the text's ids."""
-SPACE = "▁"  # U+2581, a space in SentencePiece and in characters
+SPACE = "▁"  # U+2581, a space in SentencePiece and in characters: vocabularies need non-blank lines
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 _VISIBLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
 _BYTES = [*_VISIBLE, *sorted({*range(256)} - {*_VISIBLE})]
@@ -92,10 +90,7 @@ class TextDescription(base.Description):
 
     @classmethod
     def parts_of(cls, description: base.Json) -> dict[str, base.Stored]:
-        """Returns the ids, lists beside them, their number before the cut, a window's place.
-
-        Of packed rows: bytes of int32, and lengths.
-        """
+        """Returns the ids, lists beside them, their number before the cut, a window's place; of packed rows, bytes."""
         if "packed" in description:  # little-endian bytes: 20 times faster to read than an int64 list
             return {"": base.Stored("bytes"), "lengths": base.Stored("int64", None)}
         numbers = ["length"] if description.get("keep_length") else WINDOW_PARTS if description.get("window") else []
@@ -136,7 +131,6 @@ class TextDescription(base.Description):
         return counted if self.window is None else f"{counted}, a window every {self.window.stride:,}"
 
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> Any:
-        """Returns the text, or a packed row's documents."""
         if self.packed is not None:
             return self.texts(np.frombuffer(parts[""], PACKED), parts["lengths"], decoding)
         text = self.text(parts[""].tolist(), decoding, int(parts["length"]) if "length" in parts else None)
@@ -146,15 +140,13 @@ class TextDescription(base.Description):
     def text(self, ids: list[int], decoding: base.Decoding, length: int | None = None) -> "DecodedText":
         """Returns the text of stored ids; `length` counts them before the cut."""
         kept = tuple(id_ for id_ in ids if id_ != self.padding_id)
-        vocabulary = decoding.vocabulary
-        if vocabulary is None:
+        if (vocabulary := decoding.vocabulary) is None:
             return DecodedText(kept, None, None, length)
         words = tuple(vocabulary[id_] if 0 <= id_ < len(vocabulary) else base.UNKNOWN for id_ in kept)
         inner = [word for id_, word in zip(kept, words, strict=True) if id_ not in (self.begin_id, self.end_id)]
         return DecodedText(kept, words, JOINED.get(self.joins or self.tokenizer, " ".join)(inner), length)
 
     def texts(self, ids: Any, lengths: Any, decoding: base.Decoding) -> list["DecodedText"]:
-        """Splits the concatenated ids of several texts."""
         each = np.split(ids, np.cumsum(lengths)[:-1]) if len(lengths) else []
         return [self.text(of_text.tolist(), decoding) for of_text in each]
 
@@ -170,7 +162,6 @@ class TextsDescription(TextDescription):
 
     @classmethod
     def parts_of(cls, description: base.Json) -> dict[str, base.Stored]:
-        """Returns the concatenated ids of all texts, and the length of each text."""
         return {"": base.Stored("int64", None), "lengths": base.Stored("int64", None)}
 
     @property
@@ -249,7 +240,6 @@ class PairDescription(TextDescription):
         return f"{super().words()}, with token types"
 
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> "DecodedPair":
-        """Returns both texts, with the separators."""
         stored = replace(self, padding_id=self.vocabulary_size, end_id=None)  # ids that may also separate
         both = stored.text(parts[""].tolist(), decoding)
         return DecodedPair(both.ids, both.words, both.text, token_types=tuple(parts[TYPES].tolist()))
@@ -273,8 +263,8 @@ KEYS = (
 """The keys of a message that are read, or that templates are known to read."""
 
 
-class ChatError(Exception):
-    """A chat cannot be stored: the code of its reject, and a message without its words."""
+class TextError(UserError):
+    """A text, pair or chat cannot be stored: the code of its reject, and a message without its words."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -293,7 +283,6 @@ class ChatDescription(TextDescription):
         return f"{super().words()}, with a loss mask"
 
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> "DecodedChat":
-        """Returns the text in runs of equal masks."""
         ids, mask = parts[""], parts[LOSS_MASK]
         stored = replace(self, padding_id=self.vocabulary_size)  # the id that pads batches may also end turns
         whole = stored.text(ids.tolist(), decoding)

@@ -87,21 +87,19 @@ class TokenLabels(ListedClasses):
         return SPAN_FIELDS | {name: (other,) for name, other in self.fields.items()}
 
     def check(self, features: Mapping[str, Feature]) -> None:
-        """Checks that the text has tokens with places, and words where tags are of words."""
         text = feature_named(self.text, features, "text")
         if not isinstance(text, Text) or text.tokenizer != "huggingface":
             found = f"has the tokenizer {text.tokenizer}" if isinstance(text, Text) else f"is of kind {text.kind}"
             message = f"'{self.text}' {found}: give a text of `tokenizer: huggingface`, which tells the place of tokens"
             raise WrongValueError(message, "text")
-        if self.spans == text.pretokenized:
-            message = (
-                f"'{self.text}' is a list of words, `pretokenized`: give a tag for each, without `spans`"
-                if self.spans
-                else f"'{self.text}' should be a list of words, with `pretokenized: true`; or give `spans: true` here"
-            )
-            raise WrongValueError(message, "text")
+        if self.spans and text.pretokenized:
+            message = "is a list of words, `pretokenized`: give a tag for each, without `spans`"
+            raise WrongValueError(f"'{self.text}' {message}", "text")
+        if not self.spans and not text.pretokenized:
+            message = "should be a list of words, with `pretokenized: true`; or give `spans: true` here"
+            raise WrongValueError(f"'{self.text}' {message}", "text")
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         """Describes the labels; `statistics` hold the text's `max_length`."""
-        found = {"padding_id": self.ignore, "max_length": statistics["max_length"]}
-        return self._describe(TokenLabelsDescription, "text", "classes", **found)
+        most = statistics["max_length"]
+        return self._describe(TokenLabelsDescription, padding_id=self.ignore, max_length=most)

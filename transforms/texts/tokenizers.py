@@ -4,9 +4,6 @@
 `tiktoken` is a file of ranks, run by the package `tiktoken`; the file lacks the pattern that splits a text into words.
 The ids of a text depend on no other text, on no number of threads, and on no chance. A file may be a stranger's: what
 would end the process is refused before a package sees it, and all that a package raises becomes an error.
-
-Two texts become one list of ids, as models of pairs take them, cut as the package `tokenizers` does. The first text
-does not hold the separator that ends it, so that ids alone tell the texts apart.
 """
 
 import base64
@@ -29,7 +26,7 @@ from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.base.bounds import TOKENIZED
 from recordmill.transforms.base.description import SpecialIds
 from recordmill.transforms.base.stored import Ragged, splits_of
-from recordmill.transforms.texts.text_stored import BYTE_CHARACTERS, TokenizerOptions
+from recordmill.transforms.texts.text_stored import BYTE_CHARACTERS, TextError, TokenizerOptions
 
 Ids: TypeAlias = npt.NDArray[np.int64]
 Made = TypeVar("Made")
@@ -115,8 +112,7 @@ def _guarded(message: str, function: Callable[[Any], Made]) -> Callable[[Any], M
 class TextTokenizer:
     """Makes the ids of a feature as its build does; may be called from several threads."""
 
-    separator_id: int | None = None
-    """The id that ends the first text of a pair."""
+    separator_id: int | None = None  # the id that ends the first text of a pair
 
     def __init__(self, data: bytes, options: TokenizerOptions, where: str = "the model") -> None:
         """Reads a model. Raises: UserError: it is invalid, lacks a named token, or its package is missing."""
@@ -154,7 +150,6 @@ class TextTokenizer:
 
     @property
     def joins(self) -> str:
-        """The way from pieces to a text (`text_stored.JOINED`)."""
         return self._library.joins
 
     def encode(self, text: Text) -> Ids:
@@ -171,10 +166,7 @@ class TextTokenizer:
         return self._library.offsets(texts)
 
     def stored(self, tokens: Sequence[Sequence[int]], fill: int | None = None) -> Encoded:
-        """Returns tokens' ids as they are stored: with the ids around them, cut at `max_length`.
-
-        With `fill` takes and returns values of tokens in place of their ids; the ids around them have this value.
-        """
+        """Returns tokens' ids with those around them, cut at `max_length`; or values, with `fill` around."""
         before, after = ([id_ if fill is None else fill for id_ in ids.tolist()] for ids in (self.before, self.after))
         rows = [[*before, *ids, *after] for ids in tokens] if before or after else tokens
         whole = _joined(rows)
@@ -202,14 +194,6 @@ def _joined(rows: Sequence[Sequence[int]]) -> Ragged:
     return Ragged(np.fromiter(chain.from_iterable(rows), np.int64, int(splits[-1])), splits)
 
 
-class PairError(UserError):
-    """A pair cannot be stored: the code of its reject, and a message without its words."""
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-
-
 class PairTokenizer(TextTokenizer):
     """Makes the ids of pairs, sequences of two texts, as their build does; may be called from several threads."""
 
@@ -230,27 +214,23 @@ class PairTokenizer(TextTokenizer):
         self.types = (0,) * more[0] + before, first, middle + (0,) * more[1], second, after + (1,) * more[2]
 
     def tokens(self, texts: Sequence[Text]) -> list[tuple[list[int], list[int]]]:
-        """Returns the ids of both texts of each pair."""
         first, second = (self._library.encode([pair[place] for pair in texts]) for place in (0, 1))
         return list(zip(first, second, strict=True))
 
     def encode_batch(self, texts: Sequence[Text]) -> Encoded:
-        """Returns the ids of pairs, also of none. Raises: PairError: a pair cannot be stored."""
+        """Returns the ids of pairs, also of none. Raises: TextError: a pair cannot be stored."""
         tokens = self.tokens(texts)
         whole = [len(first) + len(second) + self._added for first, second in tokens]
         return Encoded(_joined([self.join(first, second) for first, second in tokens]), np.array(whole, np.int64))
 
     def join(self, first: list[int], second: list[int]) -> list[int]:
-        """Returns a pair's ids as they are stored.
-
-        Raises: PairError: the first text holds the separator, or `truncate` cannot cut so much.
-        """
+        """Returns a pair's ids as stored. Raises: TextError: a separator in the first text, or no cut fits."""
         before, between, after = (ids.tolist() for ids in self.around)
         kept = self._kept(len(first), len(second))
         first, second = first[: kept[0]], second[: kept[1]]
         if self.separator_id in first:
             separator = self.pieces[self.separator_id]
-            raise PairError("separator_in_text", f"the first text holds {separator}, which ends it")
+            raise TextError("separator_in_text", f"the first text holds {separator}, which ends it")
         return [*before, *first, *between, *second, *after]
 
     def _kept(self, first: int, second: int) -> tuple[int, int]:
@@ -265,7 +245,7 @@ class PairTokenizer(TextTokenizer):
         cut, other = (first, second) if self._options.truncate == "only_first" else (second, first)
         if cut <= surplus:
             allowed = f"the other text has {other} ids, both may have {room}"
-            raise PairError("uncuttable_pair", f"{allowed}: take `truncate: longest_first`")
+            raise TextError("uncuttable_pair", f"{allowed}: take `truncate: longest_first`")
         return (cut - surplus, other) if self._options.truncate == "only_first" else (other, cut - surplus)
 
 

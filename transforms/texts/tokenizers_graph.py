@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import tensorflow as tf
 
 from recordmill.transforms.base.description import NOTHING, Learned
+from recordmill.transforms.texts.text_stored import SPACE
 
 if TYPE_CHECKING:
     from recordmill.transforms.texts.text_spec import Tokenized
@@ -26,17 +27,13 @@ def text_ops() -> ModuleType:
     return tensorflow_text
 
 
-MARK = "\U0010ffff"
-"""A noncharacter. `lower` escapes it as itself with 1, and NUL as it with 0."""
+MARK = "\U0010ffff"  # a noncharacter: `lower` escapes it as itself with 1, and NUL as it with 0
 BEFORE_LOWER = ((MARK, MARK + "1"), (r"\x00", MARK + "0"), *zip("İĮÌÍĨ", ("i̇", "į", "ì", "í", "ĩ"), strict=True))
 AFTER_LOWER = ((MARK + "0", b"\0"), (MARK + "1", MARK))
 
 
 def clean(text: tf.Tensor, options: "Tokenized") -> tf.Tensor:
-    """Normalizes UTF-8 texts of any shape by `normalize` and `case`; empty texts stay empty.
-
-    `fold` is Unicode's NFKC_Casefold, which also normalizes. `lower` keeps the form.
-    """
+    """Normalizes UTF-8 texts of any shape by `normalize` and `case`; empty texts stay empty."""
     if options.case == "fold":
         return text_ops().case_fold_utf8(text)
     if options.normalize != "none":
@@ -47,8 +44,7 @@ def clean(text: tf.Tensor, options: "Tokenized") -> tf.Tensor:
 def lower(text: tf.Tensor) -> tf.Tensor:
     """Makes letters lower case as Python's `str.lower`, except letters newer than Unicode 13.
 
-    TensorFlow's op stops at the first NUL, and treats these letters, I and J by the machine's language: Turkish and
-    Lithuanian have special rules.
+    TensorFlow's op stops at the first NUL, and treats these letters, I and J by the machine's language.
     """
     text = tf.strings.lower(_replaced(text, BEFORE_LOWER))  # ASCII: I and J, and most letters at less cost
     return _replaced(tf.strings.lower(text, encoding="utf-8"), AFTER_LOWER)
@@ -66,7 +62,6 @@ def single_spaces(text: tf.Tensor) -> tf.Tensor:
 
 
 NO_WORD = r"[^\p{L}\p{M}\p{N}_]+"
-SPACE = "▁"  # U+2581 is a space in tokens, as in SentencePiece: vocabularies need non-blank lines
 ALONE = (
     r"([\p{P}$+<=>^`|~]"  # punctuation, and ASCII symbols as in BERT
     r"|[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2CEAF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}])"
@@ -75,14 +70,14 @@ ALONE = (
 MAX_WORD_BYTES = 1 << 30  # no limit in practice: BERT's 100 bytes are 33 letters of Thai, a script without spaces
 
 
-def words(text: tf.Tensor) -> tf.RaggedTensor:
-    """Splits into runs of letters, marks, digits and underscores."""
-    return tf.strings.split(tf.strings.regex_replace(text, NO_WORD, " "))
+def words(text: tf.Tensor, between: str = r"[^\p{L}\p{M}\p{N}_]+") -> tf.RaggedTensor:
+    """Splits at a pattern; by default into runs of letters, marks, digits and underscores."""
+    return tf.strings.split(tf.strings.regex_replace(text, between, " "))
 
 
 def whitespace(text: tf.Tensor) -> tf.RaggedTensor:
     """Splits at Unicode white space."""
-    return tf.strings.split(tf.strings.regex_replace(text, WHITE_SPACE, " "))
+    return words(text, WHITE_SPACE)
 
 
 def characters(text: tf.Tensor) -> tf.RaggedTensor:
@@ -137,12 +132,8 @@ LEARNS_FROM = {"wordpiece": wordpiece_words, "sentencepiece": whitespace}
 
 
 def tokenize(text: tf.Tensor, options: "Tokenized", learned: Learned = NOTHING) -> tf.RaggedTensor:
-    """Splits cleaned texts, shape [rows], into tokens: strings, or int64 ids.
-
-    An empty text gives an empty row, unless a given model has other rules.
-    """
+    """Splits cleaned texts, shape [rows], into tokens, strings or int64 ids; empty texts have none, or a model's."""
     if options.tokenizer in MODELS:
         return MODELS[options.tokenizer](text, options, learned)
     tokens = WORDS[options.tokenizer](text)
-    widths = tuple(options.ngrams)
-    return tokens if widths == (1,) else tf.strings.ngrams(tokens, widths, separator=" ")
+    return tokens if options.ngrams == (1,) else tf.strings.ngrams(tokens, options.ngrams, separator=" ")

@@ -45,10 +45,7 @@ GivenClasses = Annotated[
 
 
 def read_classes(path: str | Path) -> tuple[str, ...]:
-    r"""Reads a UTF-8 file of distinct class names, a line each, without blank lines; ends of lines: `\n` or `\r\n`.
-
-    Raises: ValueError: the file cannot be read or is invalid; the message names it.
-    """
+    """Reads a UTF-8 file of distinct class names, a line each, none blank. Raises: ValueError: it names the file."""
     try:
         text = Path(path).read_bytes().decode("utf-8-sig")
     except OSError as error:
@@ -71,7 +68,6 @@ class ListedClasses(Feature):
     classes_file: str | None
 
     def files(self) -> dict[str, str]:
-        """Returns the path of the classes' file, if any."""
         return {"classes_file": self.classes_file} if self.classes_file else {}
 
     def with_classes(self) -> Self:
@@ -127,7 +123,6 @@ class NamedClasses(ListedClasses):
 
     @property
     def learns(self) -> Sequence[str]:
-        """The analysis counts names neither given nor hashed."""
         is_given = self.given_classes is not None or self.classes_file is not None
         return ("vocabularies",) if self.has_vocabulary and not is_given else ()
 
@@ -176,7 +171,6 @@ class Category(NamedClasses):
         return self
 
     def check(self, features: Mapping[str, Feature]) -> None:
-        """Checks that a cross combines categories with columns."""
         for name in self.cross or ():
             other = feature_named(name, features, "cross")
             if not isinstance(other, Category) or other.cross:
@@ -184,12 +178,10 @@ class Category(NamedClasses):
                 raise WrongValueError(f"'{name}' is {what}: a cross combines categories with a column each", "cross")
 
     def raw_column(self) -> Column | None:
-        """Returns a column of names; None for a cross."""
         return None if self.cross else super().raw_column()
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        given = {**self.ids(statistics), "oov_buckets": self.oov_buckets or None}
-        return self._describe(CategoryDescription, "hash_buckets", "cross", **given)
+        return self._describe(CategoryDescription, **self.ids(statistics), oov_buckets=self.oov_buckets or None)
 
 
 class Categories(ListFeature, NamedClasses):
@@ -209,13 +201,11 @@ class Categories(ListFeature, NamedClasses):
         is_label = statistics["is_label"]
         return self._describe(
             CategoriesDescription,
-            *("hash_buckets", "max_length"),
             length=self.read_length,
             read=self.read or ("multi_hot" if is_label else "ids"),
             **self.ids(statistics),
             oov_buckets=None if is_label or self.hash_buckets is not None else self.oov_buckets,
             padding_id=-1 if is_label else 0,
-            stored="int64",
         )
 
 
@@ -223,5 +213,5 @@ def check_not_crossed(label: str, features: Mapping[str, Feature]) -> None:
     """Checks that the label is in no cross. Raises: WrongValueError: its path starts at the spec."""
     for name, feature in features.items():
         if isinstance(feature, Category) and label in (feature.cross or ()):
-            message = f"'{label}' is the label: the model would get what it predicts"
-            raise WrongValueError(message, "features", name, "cross")
+            what = f"'{label}' is the label: the model would get what it predicts"
+            raise WrongValueError(what, "features", name, "cross")

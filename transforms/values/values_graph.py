@@ -2,10 +2,9 @@
 
 Names become ids by vocabulary index or by hash. A label's ids are the indices, from 0. Otherwise 0 is a missing or
 unknown name, then come the `oov_buckets` shared by unknown names, then the vocabulary. `hash_buckets` replaces the
-vocabulary by ids 1 to n. In lists unknown names have the id 1, because 0 pads.
-
-Numbers are clipped, transformed, imputed by statistics of the train split, and normalized or bucketed, in float64: the
-same bits in any batch. A missing number is NaN; statistics skip it. Statistics of lists cover all their numbers.
+vocabulary by ids 1 to n. In lists unknown names have the id 1, because 0 pads. Numbers are clipped, transformed,
+imputed by statistics of the train split, and normalized or bucketed, in float64: the same bits in any batch; NaN is
+missing.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -49,10 +48,7 @@ def log(x: tf.Tensor) -> tf.Tensor:
 
 
 def log1p(x: tf.Tensor) -> tf.Tensor:
-    """Returns log(1 + x) of finite float64 values above -1 of any shape, as exact near 0 as elsewhere.
-
-    Adds the rounding error of 1 + x to its logarithm, to first order (as fdlibm's `log1p`).
-    """
+    """Returns log(1 + x) of float64 values above -1, as exact near 0, by adding 1 + x's rounding error (fdlibm)."""
     y = x + 1.0
     return log(y) + (x - (y - 1.0)) / y
 
@@ -113,12 +109,11 @@ def _bucket(values: tf.Tensor, boundaries: tf.Tensor) -> tf.Tensor:
 
 def prepare_names(options: "Category", column: tf.Tensor | None, context: Context) -> Prepared:
     """Stores int64 ids; a `cross`, without a column, joins the names of other features, empty if one is missing."""
-    if column is None:
+    names = column
+    if names is None:
         crossed = [context.columns[name] for name in options.cross or ()]
         missing = tf.reduce_any([each == "" for each in crossed], axis=0)
         names = tf.where(missing, "", tf.strings.join(crossed, separator="\n"))  # names contain no line breaks
-    else:
-        names = column
 
     def store(statistics: Statistics) -> Parts:
         return {"": ids(options, names, statistics, is_label=context.learned.is_label)}

@@ -13,14 +13,7 @@ from recordmill.transforms.base.arrays import ArrayDescription, ArrayLayout
 from recordmill.transforms.base.columns import Column, ColumnType
 from recordmill.transforms.base.description import Description
 from recordmill.transforms.base.feature import Feature, ListFeature
-from recordmill.transforms.values.values_stored import (
-    MISSING,
-    SCALED_BY,
-    SMALLEST,
-    NumberDescription,
-    NumbersDescription,
-    RawDescription,
-)
+from recordmill.transforms.values import values_stored as kinds
 
 
 def to_float32(value: float) -> float:
@@ -32,8 +25,8 @@ def to_float32(value: float) -> float:
 
 
 def _fits(value: float) -> float:
-    if value and abs(to_float32(value)) < SMALLEST:
-        raise ValueError(f"should be 0 or at least {SMALLEST:.4g} away from it, got {value:g}")
+    if value and abs(to_float32(value)) < kinds.SMALLEST:
+        raise ValueError(f"should be 0 or at least {kinds.SMALLEST:.4g} away from it, got {value:g}")
     return value
 
 
@@ -53,7 +46,6 @@ def _imputable(value: Any) -> Any:
 Float32 = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_fits)]
 Boundaries = Annotated[tuple[Float32, ...], Field(min_length=1, max_length=10_000), AfterValidator(_ascending)]
 MeanOrMedian = Literal["mean", "median"]
-SCALING = ("normalize", "clip", "transform", "boundaries")  # options that a description has, too
 Impute = Annotated[MeanOrMedian | Float32, BeforeValidator(_imputable, MeanOrMedian | Float32)]
 
 
@@ -104,7 +96,6 @@ class ScaledFeature(Feature):
 
     @property
     def is_bucket(self) -> bool:
-        """Whether a bucket's id is stored."""
         return self.quantiles is not None or self.boundaries is not None
 
     @property
@@ -119,7 +110,7 @@ class ScaledFeature(Feature):
             return imputed
         if self.quantiles is not None:
             return "boundaries", *imputed
-        return tuple(dict.fromkeys([*SCALED_BY[self.normalize], *imputed]))
+        return tuple(dict.fromkeys([*kinds.SCALED_BY[self.normalize], *imputed]))
 
     @property
     def learns(self) -> Sequence[str]:
@@ -160,9 +151,8 @@ class Number(ScaledFeature):
         return self.impute if self.optional else None
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        indicator = self.indicator if self.optional else None
-        given = {**self.scaling(statistics), "impute": self.imputed, "indicator": indicator}
-        return self._describe(NumberDescription, *SCALING, **given)
+        missing = {"impute": self.imputed, "indicator": self.indicator if self.optional else None}
+        return self._describe(kinds.NumberDescription, **self.scaling(statistics), **missing)
 
 
 class Numbers(ListFeature, ScaledFeature):
@@ -171,8 +161,7 @@ class Numbers(ListFeature, ScaledFeature):
     kind: Literal["numbers"]
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        given = {**self.scaling(statistics), "length": self.read_length}
-        return self._describe(NumbersDescription, *SCALING, "max_length", **given)
+        return self._describe(kinds.NumbersDescription, **self.scaling(statistics), length=self.read_length)
 
 
 MOST_BYTES = 64 << 20  # 64 MiB, as of a text
@@ -204,18 +193,16 @@ class Array(Feature):
 
     @property
     def layout(self) -> ArrayLayout:
-        """The dtype and the shape."""
         return ArrayLayout(self.dtype, self.shape)
 
     def _column(self) -> Column:
         return replace(super()._column(), array=self.layout)
 
     def read_parts(self) -> tuple[str, ...]:
-        """Names `length` if the first side varies."""
         return ("length",) if self.layout.is_ragged else ()
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return self._describe(ArrayDescription, "dtype", "shape", "max_length", "optional")
+        return self._describe(ArrayDescription)
 
 
 COLUMN_TYPES = {"bytes": ColumnType.TEXT, "int64": ColumnType.INTEGER, "float32": ColumnType.NUMBER}
@@ -244,20 +231,18 @@ class Raw(ListFeature):
 
     @property
     def fill(self) -> Any:
-        return [] if self.many else MISSING[self.type]
+        return [] if self.many else kinds.MISSING[self.type]
 
     @property
     def varies(self) -> bool:
         return self.many and super().varies
 
     def parts(self) -> tuple[str, ...]:
-        """Names none: the graph fills a missing value."""
         return ()
 
     def _column(self) -> Column:
         return replace(super()._column(), type=COLUMN_TYPES[self.type], many=self.many)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        length = self.read_length if self.many else None
-        given = {"stored": self.type, "length": length, "optional": False}  # the graph fills it
-        return self._describe(RawDescription, "max_length", **given)
+        length = self.read_length if self.many else None  # the graph fills an optional one
+        return self._describe(kinds.RawDescription, stored=self.type, length=length, optional=False)

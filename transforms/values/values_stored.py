@@ -26,7 +26,6 @@ class _Ids(base.Description):
 
     @property
     def ids(self) -> base.Ids:
-        """The names by id."""
         return base.Ids(
             size=self.vocabulary_size,
             are_classes=True,
@@ -125,7 +124,6 @@ class Scaled(base.Description):
 
     @property
     def scaled_by(self) -> Sequence[str]:
-        """The names of the statistics in the stored numbers."""
         return SCALED_BY[self.normalize]
 
     def type_words(self) -> str:
@@ -159,7 +157,6 @@ class NumberDescription(Scaled):
 
     @classmethod
     def parts_of(cls, description: base.Json) -> dict[str, base.Stored]:
-        """Returns the number, and 1 for a missing one."""
         value = {"": base.Stored(description["stored"])}
         return value | {"missing": base.Stored("int64")} if description.get("indicator") else value
 
@@ -184,7 +181,6 @@ class _Unchanged(base.Description):
         return b"" if self.stored == "bytes" else 0
 
     def decode(self, stored: Any, decoding: base.Decoding) -> Any:
-        """Returns the value, or a tensor as nested lists."""
         if isinstance(stored, bytes | memoryview):
             return bytes(stored)
         if isinstance(stored, list):
@@ -207,7 +203,6 @@ class RawDescription(_Unchanged):
 
     @classmethod
     def parts_of(cls, description: base.Json) -> dict[str, base.Stored]:
-        """Returns the value, and for an optional one 1 for a record without it."""
         value = {"": base.Stored(description["stored"], None if "length" in description else ())}
         return value | {"missing": base.Stored("int64")} if description.get("optional") else value
 

@@ -72,9 +72,8 @@ def complete(planned: PlannedBuild, models: Mapping[str, bytes] | None = None) -
             known = with_template(text, partial(_read, planned)) if isinstance(text, Chat) else learned[name]
             data = trained[owner] if given.model is None else _read(planned, given.model)
             model = read_model(data, given, given.model or owner, padding=known.padding)
-            learned[name] = replace(
-                known, model=model.data, special=model.special, separator_id=model.separator_id, types=model.types
-            )
+            found = {each: getattr(model, each) for each in ("special", "separator_id", "types")}
+            learned[name] = replace(known, model=model.data, **found)
         elif isinstance(text, Tokenized) and isinstance(text.vocabulary, str):
             try:
                 learned[name] = replace(learned[name], words=read_classes(text.vocabulary))
@@ -92,10 +91,7 @@ def _read(planned: PlannedBuild, path: str) -> bytes:
 
 
 def make_preprocessing(context: PlannedBuild, found: LearnedAnalysis, folder: str) -> Preprocessing:
-    """Makes the `preprocessing_fn` of a build; writes its vocabulary files below a folder, local or at a URL.
-
-    The graph holds their folder's name: a hash of the content, to keep the graph's bytes reproducible.
-    """
+    """Makes a build's `preprocessing_fn`; its vocabularies' folder, local or a URL, is named by a hash."""
     words = {vocabulary_name(name): _lines(each) for name, each in found.vocabularies.items()}
     folder = f"{folder.rstrip('/')}/vocabularies-{hashlib.sha256(repr(words).encode()).hexdigest()[:32]}"
     tf.io.gfile.makedirs(folder)
@@ -117,10 +113,7 @@ def make_graph(context: PlannedBuild, preprocessing: Preprocessing) -> str:
 
 
 def _keep_export(made: str, planned: PlannedBuild, temp: str) -> str:
-    """Stores the export of a local folder without the name of `temp`, which held the graph's files; returns its name.
-
-    TensorFlow names a table by its file's absolute path.
-    """
+    """Stores a folder's export, its tables without the path of `temp`, their files' folder; returns its name."""
     saved_model = Path(made, "transform_fn")
     path = saved_model / "saved_model.pb"
     model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
@@ -156,11 +149,7 @@ def model_file(planned: PlannedBuild, owner: str) -> str:
 
 
 def keep_graph(planned: PlannedBuild, live: LiveAnalysis) -> str:
-    """Writes the version's graph into the workspace; returns the archive's name.
-
-    Raises: OutputError: a file contradicts the version's manifest. UnsafeGraphError: the graph could do more than
-    compute; the version may come from somebody else.
-    """
+    """Stores the version's graph; returns the archive's name. Raises: OutputError: damaged. UnsafeGraphError."""
     with tempfile.TemporaryDirectory(dir=planned.scratch) as folder:
         for name in graph.GRAPH_FOLDERS:
             os.mkdir(os.path.join(folder, name))
@@ -172,10 +161,8 @@ def keep_graph(planned: PlannedBuild, live: LiveAnalysis) -> str:
             if name.startswith("saved_model."):
                 problems = check_model(data).problems if name == MODEL_FILE else ("TensorFlow might load it instead",)
             for problem in problems:
-                raise UnsafeGraphError(
-                    f"the live version's graph is not taken over: {file}: {problem}; build once without `analysis: "
-                    "frozen`"
-                )
+                what = f"the live version's graph is not taken over: {file}: {problem}"
+                raise UnsafeGraphError(f"{what}; build once without `analysis: frozen`")
             path.write_bytes(data)
         return graph.pack_graph(planned.workspace, folder)
 
@@ -250,7 +237,6 @@ class OwnPreprocessing:
 
 
 def _why_not_stored(name: str, value: Any) -> str | None:
-    """Describes why a value cannot be stored; None if it can."""
     if name == KEY:
         return "is the name of every record's own key: rename it"
     if not is_name(name):

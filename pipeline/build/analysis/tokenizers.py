@@ -22,6 +22,7 @@ from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.base.description import NOTHING, SpecialIds
 from recordmill.transforms.texts.text_ids_spec import TextIds
 from recordmill.transforms.texts.text_spec import Texts, Tokenized
+from recordmill.transforms.texts.text_stored import SPACE
 from recordmill.transforms.texts.tokenizers import PairTokenizer, open_tokenizer
 from recordmill.transforms.texts.tokenizers_graph import LEARNS_FROM, clean
 
@@ -31,9 +32,7 @@ SPECIAL_PIECES = {"padding": "[PAD]", "unknown": "[UNK]", "begin": "[CLS]", "end
 SUFFIXES = {"wordpiece": "vocab.txt", "sentencepiece": "model", "huggingface": "tokenizer.json", "tiktoken": "tiktoken"}
 """The suffixes of the models' files, by tokenizer."""
 LINE_BREAKS = str.maketrans({"\n": "<0x0A>", "\r": "<0x0D>"})
-SPECIAL_IDS = ("pad", "unk", "bos", "eos")
 NO_PIECE = "[\x00\x11]"  # TensorFlow Text cannot load the first, and crashes at the second
-SPACE = "▁"  # SentencePiece's space before a word
 
 
 @dataclass(frozen=True)
@@ -66,10 +65,7 @@ class TokenizerModel:
 
 
 def read_model(data: bytes, options: TextIds, where: str = "the model", padding: str | None = None) -> TokenizerModel:
-    """Reads a feature's model, named `where` in messages; the piece `padding` pads, if there is one.
-
-    Raises: UserError: it is invalid or lacks a needed piece.
-    """
+    """Reads a feature's model, padded by the piece `padding`, if any. Raises: UserError: it is invalid."""
     read = READERS[options.tokenizer](data, options, where)
     if padding in read.pieces:
         read = replace(read, special=replace(read.special, padding=read.pieces.index(padding)))
@@ -95,13 +91,9 @@ def _read_wordpiece(data: bytes, options: Tokenized, where: str) -> TokenizerMod
             what = "occurs twice" if piece in ids else "holds U+0000 or U+0011" if piece else "is blank"
             raise UserError(f"{where}, line {id_ + 1}: the piece {cut(repr(piece))} {what}: each line is one piece")
         ids[piece] = id_
-    special = {name: ids.get(piece, -1) for name, piece in SPECIAL_PIECES.items()}
-    return TokenizerModel(
-        "".join(f"{piece}\n" for piece in pieces).encode(),
-        SUFFIXES["wordpiece"],
-        pieces,
-        _special(special, len(pieces), options, where),
-    )
+    found = {name: ids.get(piece, -1) for name, piece in SPECIAL_PIECES.items()}
+    special, lines = _special(found, len(pieces), options, where), "".join(f"{piece}\n" for piece in pieces)
+    return TokenizerModel(lines.encode(), SUFFIXES["wordpiece"], pieces, special)
 
 
 def _read_sentencepiece(data: bytes, options: Tokenized, where: str) -> TokenizerModel:
@@ -148,10 +140,7 @@ def _special(special: Mapping[str, int], size: int, options: Tokenized, where: s
 
 
 def training_words(texts: pa.Array, options: Tokenized) -> tf.Tensor:
-    """Returns the words of texts for training: UTF-8, with repeats, string [words].
-
-    Texts, or lists of texts, are strings or binary; leaves out missing ones, and list entries beyond `max_texts`.
-    """
+    """Returns the words of texts, or lists of them, for training: UTF-8, with repeats, string [words]."""
     if isinstance(options, Texts):
         texts = pc.list_flatten(pc.list_slice(texts, 0, options.max_texts, return_fixed_size_list=False))
     present = tf.constant(texts.drop_null().to_pylist(), tf.string)
@@ -161,8 +150,8 @@ def training_words(texts: pa.Array, options: Tokenized) -> tf.Tensor:
 def train(counts: Mapping[bytes, int], options: Tokenized, name: str = "text") -> bytes:
     """Learns a SentencePiece model, or a file of WordPieces, one per line, from word counts of the train split.
 
-    It has up to `vocabulary` pieces besides the special ones. `name` is the feature's, for messages.
-    Raises: UserError: the counts are empty, or have more characters than pieces.
+    It has up to `vocabulary` pieces besides the special ones. Raises: UserError: no counts, or more characters than
+    pieces.
     """
     frequent = {word: count for word, count in counts.items() if count >= options.minimum_count}
     if not frequent:
@@ -191,8 +180,8 @@ def _learn(
     counts: Mapping[bytes, int], model_type: str, size: int, special: tuple[str, ...], where: str, spare: int = 0
 ) -> bytes:
     """Trains a SentencePiece model; its special pieces get the ids 0, 1, … in order."""
-    model = io.BytesIO()
-    ids: dict[str, Any] = {f"{name}_id": special.index(name) if name in special else -1 for name in SPECIAL_IDS}
+    model, names = io.BytesIO(), ("pad", "unk", "bos", "eos")
+    ids: dict[str, Any] = {f"{name}_id": special.index(name) if name in special else -1 for name in names}
     try:
         SentencePieceTrainer.train(
             sentence_iterator=(f"{word.decode()}\t{count}" for word, count in sorted(counts.items())),
@@ -215,7 +204,5 @@ def _learn(
 
 
 def _too_small(where: str, size: int, needed: int) -> str:
-    return (
-        f"{where}.vocabulary: {size} pieces are too few, the train split's characters alone take {needed}: "
-        "take more, or the tokenizer bytes"
-    )
+    few = f"{size} pieces are too few, the train split's characters alone take {needed}"
+    return f"{where}.vocabulary: {few}: take more, or the tokenizer bytes"

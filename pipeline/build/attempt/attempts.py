@@ -2,15 +2,9 @@
 
     OUT/.building/<build key>/run-<12 hex digits>/
 
-A new attempt removes unfinished work, and keeps
-
-- the chunk files of the jobs before the writing one;
-- if every chunk was read: the analysis, and each shard with a report and files of the reported sizes.
-
-It keeps nothing if a rejected row is doubtful: its file may have been missing for a while.
-
-    run = begin(output, building_folder(output), plan.build_key, pieces, is_doubtful)
-    if run.kept: print(run.kept)          # the transform graph and 12 of 16 shards
+A new attempt removes unfinished work, and keeps the chunk files of the jobs before the writing one; and if every chunk
+was read, the analysis, and each shard with a report and files of the reported sizes. It keeps nothing if a rejected row
+is doubtful: its file may have been missing for a while.
 
 In a folder, it renames the attempt's folder: late writers of the earlier attempt open files by path, and fail. A bucket
 cannot rename: the attempt copies the small files into a new folder, and late writers write where nobody looks. Shards
@@ -63,12 +57,10 @@ class Kept:
 
     @property
     def bytes(self) -> int:
-        """The size of the finished shards in bytes."""
         return sum(shard.files.bytes for shard in self.shards.values())
 
     @cached_property
     def files(self) -> set[str]:
-        """The names of the finished shards' files."""
         return {path for shard in self.shards.values() for path in shard.files.paths}
 
     @cached_property
@@ -101,7 +93,6 @@ class Run:
     kept: Kept | None = None
 
     def is_there(self) -> bool:
-        """Whether the workspace still exists."""
         return self.workspace.read(build_folders.PLAN_FILE) is not None
 
     def remove(self) -> None:
@@ -124,11 +115,9 @@ class LocalPlace:
         self._folder.mkdir(parents=True, exist_ok=True)
 
     def runs(self) -> list[Run]:
-        """Lists the earlier attempts."""
         return [self._run(folder) for folder in build_folders.runs(self._folder)]
 
     def new_run(self) -> Run:
-        """Begins an attempt without earlier work."""
         folder = self._folder / _new_name()
         folder.mkdir(parents=True)
         return self._run(folder)
@@ -244,10 +233,7 @@ def begin(
     pieces: Sequence[Piece],
     is_doubtful: Callable[[Reject], bool] = lambda reject: False,
 ) -> Run:
-    """Begins an attempt with the finished work of an earlier one, or empty; the caller holds the output's lease.
-
-    Drops attempts at other chunks than `pieces`, or with a doubtful rejected row. Raises: OSError, OutputError.
-    """
+    """Begins an attempt with fitting finished work, or empty, under the output's lease. Raises: OSError, UserError."""
     place = (LocalPlace if is_local(output) else BucketPlace)(output, building, build_key)
     digest = hashlib.sha256(json.dumps(pieces).encode()).hexdigest()
     fitting, taken = list[Run](), None

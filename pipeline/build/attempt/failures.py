@@ -1,7 +1,7 @@
 """The failures that end a build: full disks, as one line for the user, and too many rejects.
 
-A build that exceeds a limit on rejects ends as soon as that is certain, and names the faults of its rows. The driver
-adds up the reports of finished steps while the job runs, and at its end.
+A build that exceeds a limit on rejects ends as soon as that is certain. The driver adds up the reports of finished
+steps while the job runs, and at its end.
 """
 
 import errno
@@ -45,11 +45,7 @@ class DiskError(UserError):
 
 
 def disk_error(error: BaseException, folder: str) -> DiskError | None:
-    """Returns the error as one line with its file, or else the folder; None if no disk caused it.
-
-    Beam 2.77 brings only the text of another process' traceback, TensorFlow 2.21's `OpError` and Arrow's errors only
-    the operating system's words, and `shutil.Error` a list of texts.
-    """
+    """Returns the error as one line with its file, or else the folder; None if no disk caused it."""
     chain: list[BaseException] = []  # with causes and contexts, the innermost first
     link: BaseException | None = error
     while link is not None and link not in chain:
@@ -93,10 +89,7 @@ class RejectPlaces:
             before[chunk.source, chunk.file] = None if base is None or count is None else base + count
 
     def of(self, number: int, position: int) -> tuple[str, int | None]:
-        """Returns the file of a chunk's position, below the folder of its source, and the line or record, from 1.
-
-        The line is None for a listing, or while unknown: a trial may skip an earlier part of the file.
-        """
+        """Returns a position's file, below its source's folder, and the line or record, from 1; None if unknown."""
         chunk, base = self._plan.chunks[number], self._bases[number]
         file, line = self._plan.sources[chunk.source].reader.locate(chunk, position)
         file = posixpath.join(self._plan.folders[chunk.source], file)
@@ -154,8 +147,7 @@ class Count:
 
     chunks_left: int = 0  # to read
     read: int = 0
-    examples: dict[str, Reject] = field(default_factory=dict)
-    """The first reject, by chunk and position, of each reason."""
+    examples: dict[str, Reject] = field(default_factory=dict)  # the first reject, by chunk and position, of each reason
     reasons: Counter[str] = field(default_factory=Counter)
 
     def add(self, reject: Reject) -> None:
@@ -235,10 +227,9 @@ class RejectLimits:
         share = f"{rejected / count.read:.1%}; rejects.{option} allows {limit:.1%}"
         first = f"{rejected:,} of {rows} were rejected, {share}"
         places = RejectPlaces(self._plan, self._positions)
-        such = [
-            f"  {reason}: {number:,}, such as {places.example(count.examples[reason])}"
-            for reason, number in by_frequency(reasons)[:SHOWN_REASONS]
-        ]
+        most_frequent = by_frequency(reasons)[:SHOWN_REASONS]
+        examples = {reason: places.example(count.examples[reason]) for reason, _ in most_frequent}
+        such = [f"  {reason}: {number:,}, such as {examples[reason]}" for reason, number in most_frequent]
         workspace = self._planned.workspace
         left = leave(read_rejects(workspace, self._written), places, workspace)
         raise TooManyRejectsError("\n".join([first, *such, *left, WHAT_NEXT]))

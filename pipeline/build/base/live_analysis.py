@@ -1,12 +1,8 @@
 """The parts of the live version that a build continues: ids of classes, a transform graph, shards of spans.
 
-They are decided by the snapshot of the output (`pipeline.versions.base`), before anything is planned.
-
 `analysis: frozen` keeps the graph from version to version: ids and normalized numbers keep their meaning for models in
-service. It is relearned if the features, the packages that make it, or the user's `preprocessing` change.
-
-A class keeps its id from the live version, even without rows; new names are appended. Inherited names belong to the
-build key, and the manifest has their number.
+service. It is relearned if the features, the packages that make it, or the user's `preprocessing` change. A class keeps
+its id from the live version, even without rows; new names are appended. Inherited names belong to the build key.
 """
 
 import hashlib
@@ -185,10 +181,8 @@ class LiveAnalysis:
 
 def damaged(output: str, fault: object) -> OutputError:
     """Says why the live version's analysis cannot be kept, and the remedies."""
-    return OutputError(
-        f"the analysis cannot be kept, since the live version is damaged: {fault}; {rolls_back(output)}, or relearn it "
-        "with `analysis: refresh`"
-    )
+    remedy = f"{rolls_back(output)}, or relearn it with `analysis: refresh`"
+    return OutputError(f"the analysis cannot be kept, since the live version is damaged: {fault}; {remedy}")
 
 
 def graph_files(manifest: Manifest) -> dict[str, str]:
@@ -203,10 +197,7 @@ def graph_digest(manifest: Manifest) -> str:
 
 
 def graph_changes(live: Manifest, spec: Spec, packages: Mapping[str, str], files: Mapping[str, str]) -> list[str]:
-    """Lists the changes that forbid inheriting the live version's graph, for people.
-
-    `packages` are versions by name; `files` the SHA-256 of files in hexadecimal, by feature and option: `text.model`.
-    """
+    """Lists the changes that forbid inheriting the live version's graph; `files` are SHA-256 by `text.model`."""
     before, after = live.spec, published_spec(spec)
     made, known = live.provenance.get("packages", {}), live.provenance.get(FEATURE_FILES, {})
     code = UserCode.of([spec.preprocessing], spec.folder).to_json()["files"] if spec.preprocessing else {}
@@ -286,10 +277,9 @@ def inherit(
                 raise DatasetError(base.fault)
             names = names_to_keep(spec, base.folder, live)
         except DatasetError as error:
-            raise OutputError(
-                f"the ids of classes cannot be kept, since the live version is damaged: {error}; "
-                f"{rolls_back(base.output)}, or give new ids by `classes: fresh`"
-            ) from None
+            remedy = f"{rolls_back(base.output)}, or give new ids by `classes: fresh`"
+            what = "the ids of classes cannot be kept, since the live version is damaged"
+            raise OutputError(f"{what}: {error}; {remedy}") from None
     if spec.is_frozen:
         if live is None:
             raise damaged(base.output, base.fault)
@@ -338,10 +328,9 @@ def read_spans(output: str, base: Manifest, spans: Iterable[str]) -> dict[str, S
             )
             kept[span] = SpanFiles(SpanReport.of_bytes(report), rejected)
         except ValueError as error:
-            raise OutputError(
-                f"the span {span} cannot be kept, since the live version is damaged ({error}): build with --compact, "
-                f"or {rolls_back(output)}"
-            ) from error
+            remedy = f"build with --compact, or {rolls_back(output)}"
+            what = f"the span {span} cannot be kept, since the live version is damaged"
+            raise OutputError(f"{what} ({error}): {remedy}") from error
     return kept
 
 

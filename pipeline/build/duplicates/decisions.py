@@ -1,15 +1,14 @@
 """Decisions on duplicates: rows to leave out, or units to move to another split; and counts of duplicates.
 
-Decisions are a small file for each chunk: a worker only reads its chunk's; none holds those on all rows.
+Decisions are a small file for each chunk, which its worker reads; no process holds those on all rows.
 
 `same_split` moves all rows of a cluster, and of all clusters linked by units, into the first row's split. A unit stays
 in one split: a key, or with `split_by: {group: …}` a group. One process joins clusters that share units, and only holds
-these; if keys decide the split, it holds none. Everything else is local to a bucket:
+these. Everything else is local to a bucket:
 
     members ─▶ incidences ─ by unit ─▶ shared ─▶ join_clusters ─▶ moves of each bucket of units ─ by chunk ─▶ files
 
-Counts, within and across splits, are for the manifest and the error of `fail`. Each bucket's are a report in the
-workspace, such as `digests/counts/exact/0003.json`.
+Counts, for the manifest and the error of `fail`, are a report of each bucket, such as `digests/counts/exact/0003.json`.
 """
 
 import json
@@ -50,7 +49,6 @@ DROPPED, MOVED = "decisions/dropped", "decisions/moved"  # folders of the chunks
 EXAMPLES = 5
 COUNTS = "digests/counts"  # the folder of record counts, by bucket
 NEAR = "reports/duplicates"  # the report on lookalike images, if the placement counted them
-MAX_KEY = 100
 Contents = Callable[[int], pa.Table]  # reads a contents file by number
 Json = dict[str, Any]
 BEST = ("hash", "sample", "to")  # of a cluster's first row: the key's hashes, the split
@@ -71,11 +69,10 @@ def read_decisions(folder: str | None, planned: PlannedBuild, chunk: int) -> pa.
 
 
 def dropped(members: pa.Table) -> pa.Table:
-    """Chooses the rows to leave out, of whole clusters (`find.members`).
+    """Chooses the rows to leave out, of whole clusters (`find.members`): `chunk` and `position`.
 
-    Returns:
-        `chunk` and `position` of all members but each cluster's first, and of the rows that repeat such a member's key.
-        The latter are rejects: `first_chunk` and `first_position` are the member's, else -1.
+    They are all members but each cluster's first, and the rows that repeat such a member's key. The latter are rejects:
+    `first_chunk` and `first_position` are the member's, else -1.
     """
     takes = values(members, "first") < 0
     taking = members.filter(pa.array(takes))
@@ -85,17 +82,12 @@ def dropped(members: pa.Table) -> pa.Table:
     alone = follows[out] < 0
     chunk, position = parts_of(rows[out])
     first_chunk, first_position = (np.where(alone, -1, part) for part in parts_of(follows[out]))
-    return pa.table(
-        [chunk, position, first_chunk, first_position], ["chunk", "position", "first_chunk", "first_position"]
-    )
+    names = ["chunk", "position", "first_chunk", "first_position"]
+    return pa.table([chunk, position, first_chunk, first_position], names)
 
 
 def leave_out(decided: pa.Table, rows: pa.Table) -> tuple[pa.Table, list[Reject], int]:
-    """Leaves out a chunk's keyed rows listed by its `dropped` table, which rises by position.
-
-    Returns:
-        The other rows, the rejects for rows that repeat the key of a dropped one, and the number of duplicates.
-    """
+    """Leaves out a chunk's `dropped` rows; also returns rejects of repeated keys, and the number of duplicates."""
     out = values(decided, "position")
     positions = rows["@position"].to_numpy()
     goes = np.isin(positions, out)
@@ -178,10 +170,7 @@ def moves(of_units: pa.Table, joined: pa.Table | None) -> pa.Table:
 
 
 def moves_of_chunks(moved: pa.Table, units: pa.Table) -> pa.Table:
-    """Lists each chunk's moves: `chunk`, `unit` and `split`, by chunk and unit.
-
-    `moved` are the moving units (`moves`); `units` has `unit` and `chunk` for each chunk with rows of a unit.
-    """
+    """Lists each chunk's moves by `chunk` and `unit`, with `split`, of the `unit` and `chunk` of rows."""
     targets, wanted = values(moved, "unit"), values(units, "unit")
     inside = np.isin(wanted, targets)
     found = np.unique(np.stack([values(units, "chunk")[inside].astype(np.uint64), wanted[inside]], axis=1), axis=0)
@@ -218,9 +207,8 @@ class ClusterCounts:
         for each in parts:
             within.update(each.within)
             across.update(each.across)
-        astride, seconds = (
-            sorted(pair for each in parts for pair in getattr(each, name))[:EXAMPLES] for name in ("astride", "seconds")
-        )
+        astride = sorted(pair for each in parts for pair in each.astride)[:EXAMPLES]
+        seconds = sorted(pair for each in parts for pair in each.seconds)[:EXAMPLES]
         numbers = sum(each.groups for each in parts), sum(each.rows for each in parts)
         return cls(*numbers, within, across, astride, seconds)
 
@@ -257,10 +245,8 @@ def count(members: pa.Table) -> ClusterCounts:
     starts = np.searchsorted(names, names)
     of_split = {split: starts[splits == split] for split in np.unique(splits).tolist()}
     within = {split: len(clusters) - len(np.unique(clusters)) for split, clusters in of_split.items()}
-    across = {
-        (earlier, later): int(np.isin(of_split[later], of_split[earlier]).sum())
-        for earlier, later in combinations(of_split, 2)
-    }
+    both = combinations(of_split, 2)
+    across = {(first, later): int(np.isin(of_split[later], of_split[first]).sum()) for first, later in both}
     astride = np.flatnonzero(splits != splits[starts])
     astride = astride[np.unique(names[astride], return_index=True)[1]]
     second = np.flatnonzero(np.arange(len(names)) == starts + 1)
@@ -308,32 +294,28 @@ def manifest_entry(planned: PlannedBuild, span: str) -> Json:
     buckets = planned.bucket_range(span)
     contents = partial(contents_of_shard, workspace)
     content = content_features(planned.features, planned.schema)
-    entry: Json = {"action": options.action, "content": content}
-    entry["keys_across"] = read_counts(workspace, f"{COUNTS}/keys", buckets).groups
-    entry["exact"] = published(read_counts(workspace, f"{COUNTS}/exact", buckets), splits, contents)
-    if options.near:
-        counted = reports.read_report(workspace, NEAR) or published(
-            read_counts(workspace, f"{COUNTS}/near"), splits, contents
-        )
-        entry["near"] = {"distance": options.distance, **counted}
-    return entry
+    across = read_counts(workspace, f"{COUNTS}/keys", buckets).groups
+    exact = published(read_counts(workspace, f"{COUNTS}/exact", buckets), splits, contents)
+    entry = {"action": options.action, "content": content, "keys_across": across, "exact": exact}
+    if not options.near:
+        return entry
+    near = reports.read_report(workspace, NEAR)
+    near = near or published(read_counts(workspace, f"{COUNTS}/near"), splits, contents)
+    return entry | {"near": {"distance": options.distance, **near}}
 
 
 def read_counts(workspace: Store, name: str, buckets: range | None = None) -> ClusterCounts:
     """Adds up the reports `NAME/0003.json` of some buckets, by default all."""
     names = [each for each in workspace.sizes(name) if buckets is None or int(PurePath(each).stem) in buckets]
-    return ClusterCounts.sum(
-        ClusterCounts.of_json(json.loads(data)) for _, data in workspace.read_all(names) if data is not None
-    )
+    found = (json.loads(data) for _, data in workspace.read_all(names) if data is not None)
+    return ClusterCounts.sum(map(ClusterCounts.of_json, found))
 
 
 def published(counts: ClusterCounts, names: Sequence[str], contents: Contents) -> Json:
     """Makes the manifest's entry of counts, with the splits' names.
 
-    Returns:
-        `groups`: contents with several rows. `rows`: all but the first of each. `within`: by split, all but the first
-        there. `across`: by earlier and later split, the later's rows with duplicates in the earlier. `examples`: up to
-        5 pairs of rows, of two splits if possible.
+    `groups` are contents with several rows, `rows` all but the first of each, `within` those by split, and `across` the
+    rows of a later split by an earlier one; `examples` are up to 5 pairs of rows, of two splits if possible.
     """
     across, examples = dict[str, dict[str, int]](), counts.pairs()
     for (earlier, later), number in sorted(counts.across.items()):
@@ -365,7 +347,7 @@ def keys_of(rows: Sequence[int], contents: Contents) -> dict[int, bytes]:
 
 def shown_key(key: bytes) -> str:
     """Returns a key for a message: one line, cut at 100 characters."""
-    return printable(key.decode("utf-8", "replace")).replace("\n", "\\n").replace("\t", "\\t")[:MAX_KEY]
+    return printable(key.decode("utf-8", "replace")).replace("\n", "\\n").replace("\t", "\\t")[:100]
 
 
 def refusal(planned: PlannedBuild, chunks: Sequence[Chunk], counts: ClusterCounts, contents: Contents) -> str:
@@ -382,7 +364,6 @@ def refusal(planned: PlannedBuild, chunks: Sequence[Chunk], counts: ClusterCount
         names[row] = f"'{name}'" if name == file else f"'{name}' of {shown_key(file.encode())}"
     shown = "".join(f"\n  {names[first]} and {names[second]}" for first, second in rows)
     alike = ", or look like one" if planned.hashed_images() else ""
-    return (
-        f"{counts.rows:,} rows are equal to another one{alike}, in {counts.groups:,} groups{across}. "
-        f"The first pairs:{shown}\nTake them out of the source, or give `duplicates: drop`, `same_split` or `keep`"
-    )
+    remedy = "Take them out of the source, or give `duplicates: drop`, `same_split` or `keep`"
+    equal = f"{counts.rows:,} rows are equal to another one{alike}, in {counts.groups:,} groups{across}"
+    return f"{equal}. The first pairs:{shown}\n{remedy}"

@@ -7,8 +7,7 @@ the first. Then by content: equal rows form a cluster, named after its lowest ro
 
 Last by look, among all images. The 64 bits are cut into bands; each pair with at most `distance` different bits agrees
 in some bands. So for each choice of bands, a mask, rows with equal masked bits are compared. A task is one mask and a
-part of its values; it reads the looks file by file and holds its part. It returns links, at most as many as its rows
-with a lookalike. One worker joins the links of all tasks by union-find; they grow with the lookalikes, not the rows.
+part of its values; it reads the looks file by file, holds its part, and returns links, which one worker joins.
 
     members(alone=True) ─▶ looks_of ─▶ files ─▶ find_links of each task ─▶ join_links ─▶ rejoin ─ by name ─▶ whole
 
@@ -179,11 +178,7 @@ def looks_of(members: pa.Table) -> pa.Table:
 
 
 def find_links(looks: Iterable[pa.Table], distance: int, task: Task) -> pa.Table:
-    """Finds lookalikes among a task's pairs, with up to `distance` different bits of 64 per image.
-
-    `looks` are tables of `looks_of`, for all clusters, in any order. Returns `first` and `second`, names of clusters:
-    enough pairs to join all linked ones.
-    """
+    """Finds a task's lookalikes among all looks: `first` and `second`, enough names to join all linked clusters."""
     names, numbers = [np.empty(0, np.int64)], list[Numbers]()
     for table in looks:
         of_table = as_numbers(table["looks"])

@@ -1,15 +1,12 @@
 """Contents of rows, by which rows are compared, and their fingerprints: a few numbers each.
 
-A row's content is all its features of the kinds that are content (`Feature.is_content`) together, images as
-their source files' bytes: the same image with another caption differs. A row with empty content equals no other. In a
-dataset without such kinds, all raw columns but the key's are the content.
+A row's content is all its features of the kinds that are content (`Feature.is_content`) together, images as their
+source files' bytes; without such kinds, all raw columns but the key's. A row with empty content equals no other.
 
-A contents file is an Arrow file with a row each: `key`, `hash` and `sample` (the key's position and sample hashes),
-`split`, `digest` (16 bytes of SHA-256; zeros: equals no other), `looks` if images are compared, and `row`. There is one
-for each chunk read by a placement look, and for each shard.
-
-Fingerprints are compared bucket by bucket. Equal rows share a bucket: no process holds all fingerprints, and the result
-depends neither on the number of buckets nor on the order of rows. Each use needs some of these columns:
+A contents file is an Arrow file of the rows of a chunk read by a placement look, or of a shard: `key`, `hash` and
+`sample` (the key's hashes), `split`, `digest` (16 bytes of SHA-256; zeros: equals no other), `looks` and `row`.
+Fingerprints are compared bucket by bucket, so no process holds them all; the result depends neither on the number of
+buckets nor on the order of rows. Each use needs some of these columns:
 
     row             int64: the number of its chunk or shard, and its position there
     split           int16: the index of its split in the spec's `splits`
@@ -17,10 +14,6 @@ depends neither on the number of buckets nor on the order of rows. Each use need
     hash, sample    uint64: the key's hashes, which decide the first row of several
     unit            uint64: the hash that decides its split: the key's, or the group's
     looks           perceptual hashes, if images are compared by them
-
->>> table = pa.table({"row": numbered(2, np.array([5, 6]))})
->>> parts_of(table["row"].to_numpy())
-(array([2, 2]), array([5, 6]))
 """
 
 import hashlib
@@ -122,10 +115,7 @@ def contents_of_shard(workspace: Store, group: int) -> pa.Table | None:
 
 
 def fingerprints(contents: pa.Table, *columns: str, near: bool = False) -> pa.Table:
-    """Makes fingerprints from a contents file's table with `row`; keeps `columns`.
-
-    With `near`, compares images by look. Equal bytes look alike, so the digest only counts without a look.
-    """
+    """Makes fingerprints from a contents file's table with `row`; with `near`, compares images by look, if any."""
     digests = as_numbers(contents["digest"])
     kept = ["row", "split", *columns]
     if near:

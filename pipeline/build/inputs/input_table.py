@@ -4,9 +4,9 @@
     0       null  cats/1.jpg    48213  1.7e9     1.7e9     9f86…   (1.7e9, 1311)
 
 A file of the same size and `tag` is unchanged: a local file's tag is its ctime and inode, since `rsync` and `cp -p`
-preserve `modified`. Any other file is read. Keys contain `identity` in place of a file's time: a file of the remembered
-content keeps its identity, and `touch` changes no key; other content of that path and size gets a number from its
-digest. Objects of a store have an ETag or a generation as tag, and no digest.
+preserve `modified`; a store's object has an ETag or a generation, and no digest. Any other file is read. Keys contain
+`identity` in place of a file's time: a file of the remembered content keeps it, and `touch` changes no key; other
+content of that path and size gets a number from its digest.
 """
 
 import hashlib
@@ -72,7 +72,6 @@ class Times:
         return bool(self._identity)
 
     def add(self, file: FileInfo, identity: float) -> None:
-        """Adds a listed file, with its full path."""
         self._identity[hash(file)] = identity
         self._modified[hash(file._replace(modified=identity))] = file.modified
 
@@ -81,7 +80,6 @@ class Times:
         return FileList(file._replace(modified=self._identity.get(hash(file), file.modified)) for file in files)
 
     def modified(self, file: FileInfo) -> float:
-        """Returns the time of change of a file with identity time."""
         return self._modified.get(hash(file), file.modified)
 
 
@@ -224,7 +222,6 @@ class TableInMaking:
                 self._blocks.append(pa.table([pa.array(values, field.type) for values, field in columns], SCHEMA))
 
     def feather(self) -> bytes:
-        """Returns the finished table, the content of `inputs.arrow`."""
         sink = pa.BufferOutputStream()
         pa.feather.write_feather(pa.concat_tables(self._blocks), sink, compression="zstd")
         return sink.getvalue().to_pybytes()
@@ -259,7 +256,6 @@ class Listings(Files):
             self._listed = {pattern: times.identified(listed) for pattern, listed in self._listed.items()}
 
     def again(self) -> "Listings":
-        """Returns the files without cached listings."""
         files = self.files.again() if isinstance(self.files, StoreFiles) else self.files
         return Listings(files, self.times)
 
@@ -311,10 +307,7 @@ class Listings(Files):
 def take_times(
     spec: Spec, folder: Location, files: Listings, only: Sequence[str] = (), *, reads_all: bool = False
 ) -> Remembered | None:
-    """Sets identity times by a version's inputs, and returns these, if known; `reads_all` compares every content.
-
-    `only` lists the files of some spans.
-    """
+    """Sets identity times by a version's inputs, and returns these, if known; `reads_all` compares every content."""
     remembered = Remembered.read(folder, by_span=spec.has_templates)
     if remembered is not None:
         with suppress(UserError, OSError):  # the plan says what is wrong

@@ -47,7 +47,6 @@ class SpanSource:
 
     @property
     def reader(self) -> SourceReader[Any]:
-        """The reader of the source."""
         return reader_of(self.source)
 
     @property
@@ -135,9 +134,8 @@ def by_span(
     """Returns the sources of a spec, those with placeholders once per span; by span and source.
 
     `only` names spans to find, without listing others. If no path has placeholders, files missing from the spans of
-    `base`, the live version, are one more span; `inputs` are its, with columns `source`, `span` and `path`.
-
-    Raises: SourceError: a source is missing, or its files name no span.
+    `base`, the live version with `inputs`, are one more span. Raises: SourceError: a source is missing, or its files
+    name no span.
     """
     columns, outside = spec.columns(), BASE if spec.has_spans else None
     whole = [SpanSource(source, index, columns, outside) for index, source in enumerate(spec.resolved_sources())]

@@ -45,10 +45,9 @@ def assemble(
 ) -> Manifest:
     """Assembles a version from a finished job's shards and serving model; returns its manifest, to be written last.
 
-    It gets a name if `version` is empty, as it is unless its shards already lie in its folder, and the files of `more`.
-
-    Raises: UserError: the user's function made labels without a class. DatasetError, OSError, OutputError: a file of a
-    kept span is missing, or cannot be linked or copied.
+    It gets a name if `version` is empty, and the files of `more`. Raises: UserError: the user's function made labels
+    without a class. DatasetError, OSError, OutputError: a file of a kept span is missing, or cannot be linked or
+    copied.
     """
     assembled, layout = Path(results.context.assembled), results.context.layout
     version = version or publishing.version_name(results.plan.build_key)
@@ -65,9 +64,8 @@ def assemble(
     kept, entries_of_kept = _take_over(results, output, version, on_note)
     shards, known = shards | kept, known | entries_of_kept
     tables = {name: ids for name, description in described.items() if (ids := description.ids) and ids.are_classes}
-    words = {
-        name: list(ids.words or read_words(Path(results.export), ids.file)) for name, ids in tables.items() if ids.file
-    }
+    export, with_files = Path(results.export), {name: ids for name, ids in tables.items() if ids.file}
+    words = {name: list(ids.words or read_words(export, str(ids.file))) for name, ids in with_files.items()}
     for name in GRAPH_FOLDERS:
         shutil.copytree(os.path.join(results.export, name), assembled / name)
     for path, data in _files(results, described, words, more):
@@ -129,18 +127,14 @@ def _files(
 
 
 def _splits(results: Results, shards: Mapping[int, Shard], classes: int) -> Iterator[tuple[str, Split]]:
-    """Yields the splits with their shards, records by label if that has classes, and rows if some are several records.
-
-    Raises: UserError: the user's function made labels without a class.
-    """
+    """Yields the splits with shards, and records by label, if it has classes. Raises: UserError: a label has none."""
     layout = results.context.layout
     for split in layout.splits:
         of_all = results.counts.get(split, Counts())
         labels = of_all.label_counts
         if classes and labels and not labels.keys() <= set(range(classes)):
-            raise UserError(
-                f"labels are ids from 0 to {classes - 1}, `preprocessing` made {min(labels)} to {max(labels)}"
-            )
+            made = f"`preprocessing` made {min(labels)} to {max(labels)}"
+            raise UserError(f"labels are ids from 0 to {classes - 1}, {made}")
         rows = None if results.context.windowed is None else sum(of_all.written_by_source.values())
         of_split = tuple(shards[layout.group(split, shard)] for shard in range(layout.shards[split]))
         counts = tuple(labels.get(label, 0) for label in range(classes)) if classes else None

@@ -67,10 +67,8 @@ def tfds_files(
     """Yields the files of TensorFlow Datasets: `features.json` and labels."""
     parts = {name: tfds_stored(each) for name, each in stored_features(features, with_key=True).items()}
     parts |= {name: description.tfds() for name, description in features.items()}
-    described = {
-        "pythonClassName": "tensorflow_datasets.core.features.features_dict.FeaturesDict",
-        "featuresDict": {"features": parts},
-    }
+    kind = "tensorflow_datasets.core.features.features_dict.FeaturesDict"
+    described = {"pythonClassName": kind, "featuresDict": {"features": parts}}
     yield "features.json", (json.dumps(described, indent=2) + "\n").encode()
     for feature, description in features.items():
         if "classLabel" in description.tfds() and description.ids:
@@ -85,7 +83,7 @@ def tft_files(results: Results, features: Mapping[str, Description]) -> Iterator
     for name, description in features.items():
         ids = description.ids.size if description.ids and description.ids.ignored is None else None
         sizes = {"": getattr(description, "buckets", ids), "missing": 2}
-        for part, stored in description.parts().items():
+        for part, stored in description.parts.items():
             if stored.dtype == "int64" and (count := sizes.get(part)):
                 domains[part_name(name, part)] = schema_pb2.IntDomain(min=0, max=count - 1, is_categorical=True)
     schema = schema_from_feature_spec(parsed, domains)

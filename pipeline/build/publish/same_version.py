@@ -29,11 +29,7 @@ class EarlierVersions:
     plan: BuildPlan
 
     def take(self) -> Published | None:
-        """Judges the newest one, and makes it live if nothing breaches the gate.
-
-        Returns: None without one, or if `--again` repeats it. It may be held back: a rolled back version, or data of
-        long ago.
-        """
+        """Judges the newest one, and makes it live if nothing breaches the gate; None if it is to be built."""
         build, base, version = self.build, self.build.base, self.find()
         if version is None or build.repeats(version):
             return None
@@ -72,18 +68,14 @@ def same_as_live(base: Base, manifest: Manifest) -> bool:
 
 def _content(manifest: Manifest) -> dict[str, Any]:
     """Returns the digests of shards and files, the manifest's description of the data, and the origins of graphs."""
+    shards = {name: split.shards for name, split in manifest.splits.items()}
+    others = {INPUTS_FILE, *SIDECARS, *(path for path in manifest.files if path.endswith(GRAPHS))}
+    made_by, spec = manifest.provenance, manifest.spec
     return {
         "described": (manifest.name, manifest.label, manifest.features, manifest.statistics, manifest.duplicates),
         "rows": (manifest.rows, manifest.rejects),
-        "splits": {
-            name: ([(shard.span, shard.records, shard.sha256) for shard in split.shards], split.label_counts)
-            for name, split in manifest.splits.items()
-        },
-        "files": {
-            path: entry["sha256"]
-            for path, entry in manifest.files.items()
-            if path not in {INPUTS_FILE, *SIDECARS} and not path.endswith(GRAPHS)
-        },
-        "graph": [manifest.provenance.get(what) for what in ("packages", "user_code")]
-        + [manifest.spec.get(what) for what in ("features", "preprocessing")],
+        "labels": {name: split.label_counts for name, split in manifest.splits.items()},
+        "shards": {name: [(each.span, each.records, each.sha256) for each in some] for name, some in shards.items()},
+        "files": {path: entry["sha256"] for path, entry in manifest.files.items() if path not in others},
+        "graph": [made_by.get("packages"), made_by.get("user_code"), spec.get("features"), spec.get("preprocessing")],
     }

@@ -8,12 +8,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from recordmill.pipeline.build.attempt.failures import RejectLimits, RejectPlaces, by_frequency, leave
-from recordmill.pipeline.build.base.live_analysis import (
-    SpanFiles,
-    add_up_duplicates,
-    published_path,
-    shards_by_group,
-)
+from recordmill.pipeline.build.base.live_analysis import SpanFiles, add_up_duplicates, published_path, shards_by_group
 from recordmill.pipeline.build.context import reports
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import unpack_graph
@@ -47,30 +42,25 @@ def check_shards(expected: Mapping[int, int], shards: Mapping[int, ShardReport])
         where = f"shard {shard.number} of {shard.split}"
         built = shard.files.records - (shard.counts.more_windows or 0) + shard.counts.rejected
         if built != rows:
-            raise ReconcileError(
-                f"{rows} rows were read for {where}, {built} came out of it: the runner lost or repeated rows"
-            )
+            read = f"{rows} rows were read for {where}"
+            raise ReconcileError(f"{read}, {built} came out of it: the runner lost or repeated rows")
 
 
 def check_sources(counts: Sequence[Mapping[str, Any]]) -> None:
     """Checks for each source that read = written + rejected + duplicates + forgotten. Raises: ReconcileError."""
     for source, count in enumerate(counts):
         if count["read"] != sum(count.get(fate, 0) for fate in ("written", "rejected", "duplicates", "forgotten")):
-            raise ReconcileError(
-                f"source {source} ({count['path']}): {count['read']} rows read, {count['written']} written, "
-                f"{count['rejected']} rejected, {count['duplicates']} left out as duplicates and "
-                f"{count.get('forgotten', 0)} as forgotten: the rest is lost"
-            )
+            fates = f"{count['read']} rows read, {count['written']} written, {count['rejected']} rejected"
+            left_out = f"{count['duplicates']} left out as duplicates and {count.get('forgotten', 0)} as forgotten"
+            raise ReconcileError(f"source {source} ({count['path']}): {fates}, {left_out}: the rest is lost")
 
 
 def check_look(seen: Mapping[str, int], packed: Mapping[str, int]) -> None:
     """Checks for each split that the look saw every packed row once. Raises: ReconcileError."""
     for split, rows in seen.items():
         if rows != packed.get(split, 0):
-            raise ReconcileError(
-                f"the statistics are of {rows} rows of the split '{split}', {packed.get(split, 0)} were read for its "
-                "shards: the runner lost or repeated rows"
-            )
+            read = f"{packed.get(split, 0)} were read for its shards: the runner lost or repeated rows"
+            raise ReconcileError(f"the statistics are of {rows} rows of the split '{split}', {read}")
 
 
 class NothingToPublishError(UserError):
@@ -84,8 +74,7 @@ class Results:
     plan: BuildPlan
     context: PlannedBuild
     chunks: list[ChunkReport]
-    shards: dict[int, ShardReport]
-    """By group; groups without rows are missing. Without spans they are small."""
+    shards: dict[int, ShardReport]  # by group; groups without rows are missing. Without spans they are small.
     counts: Mapping[str, Counts]  # of all shards, by split
     export: str  # the folder of the analysis's export
     statistics: dict[str, Json]  # the results of the analysis, by feature
@@ -147,10 +136,9 @@ class Results:
         counts = [Counter[str]() for _ in self.plan.spec.source]
         for index, rows in (each for span in self.spans.values() for each in span.report.sources.items()):
             counts[int(index)].update(rows)
-        return [
-            {"format": source.format, "path": published_path(source.path)} | {name: rows[name] for name in self.counted}
-            for source, rows in zip(self.plan.spec.source, counts, strict=True)
-        ]
+        found = [{"format": each.format, "path": published_path(each.path)} for each in self.plan.spec.source]
+        both = zip(found, counts, strict=True)
+        return [source | {name: rows[name] for name in self.counted} for source, rows in both]
 
     @property
     def counted(self) -> tuple[str, ...]:
@@ -194,8 +182,7 @@ class Results:
 def collect(plan: BuildPlan, context: PlannedBuild, kept: Mapping[str, SpanFiles] = MappingProxyType({})) -> Results:
     """Reads a finished job's reports and reconciles them; adds those of the kept spans.
 
-    Raises: ReconcileError: rows were lost or counted twice. TooManyRejectsError: more rows were rejected than the spec
-    allows. NothingToPublishError: the train split is empty.
+    Raises: ReconcileError; TooManyRejectsError: more than the spec allows. NothingToPublishError: no row in `train`.
     """
     chunks, expected, shards = list[ChunkReport](), Counter[int](), dict[int, ShardReport]()
     for number, chunk in enumerate(reports.read_chunks(context.workspace, len(plan.chunks))):
@@ -261,7 +248,6 @@ def _why_nothing(results: Results) -> str:
     if not results.reasons:
         return f"none of the {read} rows is in the split 'train': give it a larger share, or more data"
     reasons = ", ".join(f"{reason}: {count}" for reason, count in list(results.reasons.items())[:3])
-    return (
-        f"no row of the split 'train' became a record: of {read} rows {len(results.rejects)} were rejected "
-        f"({reasons}). The first: {results.places.example(results.rejects[0])}"
-    )
+    rejected = f"of {read} rows {len(results.rejects)} were rejected ({reasons})"
+    first = results.places.example(results.rejects[0])
+    return f"no row of the split 'train' became a record: {rejected}. The first: {first}"

@@ -40,8 +40,8 @@ def find_origins(
 ) -> Iterator[Origin]:
     """Reads the sources until it finds the rows of a key: the first in each span with a record.
 
-    If paths name spans, it reads only these spans' files. `rows` are the key's records in the version. Raises:
-    UserError: the sources cannot be listed or read, or the spec names other columns.
+    If paths name spans, reads only these spans' files. `rows` are the key's records. Raises: UserError: the sources
+    cannot be read, or the spec names other columns.
     """
     spans = {row.shard.span for row in rows if row.shard.span is not None}
     is_named = spec.has_templates and not any(manifest.spans[span].members for span in spans)

@@ -5,7 +5,6 @@
 
 It runs as a file, with `-P` or `-I`, to keep modules in the current folder or in this one from shadowing Python's.
 PARENT is the starting process's number. On Linux the kernel kills the child when the thread that started it ends.
-Elsewhere it may outlive a killed parent; such a worker writes to removed paths (`pipeline.build.attempt.attempts`).
 """
 
 import ctypes

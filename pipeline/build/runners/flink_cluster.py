@@ -1,8 +1,7 @@
 """A Flink cluster for a build: Beam's job server, and presets of jobs, which the user's options override.
 
-The job server, a Java process, takes a job from this process and submits it to a cluster. It is a child of this
-process, to end with it (`child_process`). It talks to one minor version of Flink. The Python SDK may be newer than the
-job server, since a build uses parts of the Java side that have not changed for years.
+The job server, a Java process, takes a job from this process, its parent, and submits it to a cluster of one minor
+version of Flink. The Python SDK may be newer: a build uses parts of the Java side that have not changed for years.
 
 >>> with_presets(["--parallelism=4"], {"parallelism": "8", "job_name": "a"})
 ['--job_name=a', '--parallelism=4']
@@ -33,23 +32,18 @@ POOL = re.compile(r"[\w.-]+:\d+")
 SHA256 = re.compile(r"[0-9A-Fa-f]{64}")
 SLOT_SECONDS = 180.0
 CACHE_MILLISECONDS = 5_000
-"""The life of an idle worker, which Beam keeps for a later step of the same job only. Steps follow one another sooner,
-except after a long sort; and it holds 0.3 GB or more while the next job's workers run."""
+"""The life of an idle worker, which Beam keeps for a later step of the same job only: it holds 0.3 GB or more."""
 ENVIRONMENT = ("environment_type", "environment_config", "environment_options")
 EXCHANGES = "execution_mode_for_batch"
-"""An option of the job server: with `BATCH` a job frees the slots of an ended step, for other jobs. Flink
-2 always does, and its job server may not know the option."""
+"""An option of the job server: with `BATCH` a job frees the slots of an ended step; Flink 2 always does."""
 CONFIGURATION = f"""\
 restart-strategy.type: none
 execution.attached: true
 execution.shutdown-on-attached-exit: true
 client.heartbeat.timeout: {round(1000 * LIFE_SECONDS)}
 """
-"""Flink's `config.yaml` for the jobs.
-
-Flink must not restart a job, because its workers' memory still holds the first try: the driver begins a new attempt
-instead. Flink 1.19 ignores this setting for batch jobs, so the driver watches for restarts, too. A job also ends if its
-driver shows no sign of life for a while: Flink checks that for a job attached to its client."""
+"""Flink's `config.yaml` for the jobs: no restart, because workers' memory still holds the first try (Flink 1.19 ignores
+this, so the driver watches, too); and an end without a sign of life of the attached client, the driver."""
 ATTEMPT = "RECORDMILL_ATTEMPT"
 """A variable of the workers' environment, different for each attempt: Flink reuses a dead worker's environment."""
 START_SECONDS = 120.0
@@ -87,13 +81,10 @@ def find_jar(options: FlinkOptions) -> Path:
     flink = f"Flink {version}" + (f" at {options.master}" if options.master else "")
     if (pair := pair_for(version)) is None:
         known = ", ".join(pair.flink for pair in PAIRS)
-        raise RunnerError(
-            f"{flink}: Beam has job servers for {known}: give another cluster, or your own job server with --flink-jar"
-        )
-    raise RunnerError(
-        f"{flink} needs Beam's job server {pair.beam}: fetch it by `curl -fO {pair.address}`, and name the file with "
-        "--flink-jar or RECORDMILL_FLINK_JAR"
-    )
+        remedy = "give another cluster, or your own job server with --flink-jar"
+        raise RunnerError(f"{flink}: Beam has job servers for {known}: {remedy}")
+    remedy = f"fetch it by `curl -fO {pair.address}`, and name the file with --flink-jar or RECORDMILL_FLINK_JAR"
+    raise RunnerError(f"{flink} needs Beam's job server {pair.beam}: {remedy}")
 
 
 class FlinkCluster:
@@ -101,9 +92,7 @@ class FlinkCluster:
 
     def __init__(self, options: FlinkOptions) -> None:
         if not options.master:
-            raise RunnerError(
-                "--runner flink needs --flink-master HOST:PORT, the address of the cluster's REST interface"
-            )
+            raise RunnerError("--runner flink needs --flink-master HOST:PORT, the cluster's REST interface")
         self.options, self.rest = options, FlinkRest(options.master)
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._server: JobServer | None = None
@@ -114,10 +103,7 @@ class FlinkCluster:
         return with_presets(given, flink_presets(self.rest, self.options, option_names(given), job, attempt))
 
     def start(self) -> str:
-        """Starts the job server, unless it runs; returns its address.
-
-        Raises: RunnerError: the jar is missing or another, Java is missing, or the server does not start.
-        """
+        """Starts the job server, unless it runs; returns its address. Raises: RunnerError: it cannot start."""
         if self._server is None:
             java = find_java()
             java_version(java)
@@ -140,10 +126,7 @@ class FlinkCluster:
             self._folder.cleanup()
 
     def cancel_old_jobs(self, build_key: str, on_note: Callable[[str], None]) -> None:
-        """Cancels the jobs of a build that a dead driver left, and waits for their ends.
-
-        Raises: JobStillRunsError: a job did not end in time. FlinkError: the cluster does not answer.
-        """
+        """Cancels the jobs of a dead driver's build. Raises: JobStillRunsError, FlinkError."""
         end = time.monotonic() + (SLOT_SECONDS if self._has_answered else 0)
         while True:  # a cluster that answered before may be restarting its JobManager
             try:
@@ -196,10 +179,9 @@ def free_slots(cluster: FlinkRest, timeout_seconds: float = SLOT_SECONDS) -> int
     end = time.monotonic() + timeout_seconds
     while not (seen := cluster.overview()).free_slots:
         if time.monotonic() > end:
-            raise RunnerError(
-                f"the Flink cluster at {cluster.url} has {seen.slots:,} slots on {seen.task_managers:,} TaskManagers, "
-                "none of them free: wait for its jobs, add TaskManagers, or queue the job with -- --parallelism=N"
-            )
+            slots = f"{seen.slots:,} slots on {seen.task_managers:,} TaskManagers, none of them free"
+            remedy = "wait for its jobs, add TaskManagers, or queue the job with -- --parallelism=N"
+            raise RunnerError(f"the Flink cluster at {cluster.url} has {slots}: {remedy}")
         time.sleep(0.5)
     return seen.free_slots
 
@@ -211,14 +193,10 @@ def worker_environment(workers: str, attempt: str) -> dict[str, str]:
         return {"environment_type": "EXTERNAL", "environment_config": json.dumps(config)}
     command = workers or str(Path(sys.executable).parent / WORKER)
     if not workers and not Path(command).is_file():
-        raise RunnerError(
-            f"{command} is missing: reinstall Recordmill in this environment, or name the workers' program or pool "
-            "with --flink-workers"
-        )
-    return {
-        "environment_type": "PROCESS",
-        "environment_config": json.dumps({"command": command, "env": {ATTEMPT: attempt}}),
-    }
+        remedy = "reinstall Recordmill in this environment, or name the workers' program or pool with --flink-workers"
+        raise RunnerError(f"{command} is missing: {remedy}")
+    config = {"command": command, "env": {ATTEMPT: attempt}}
+    return {"environment_type": "PROCESS", "environment_config": json.dumps(config)}
 
 
 def find_java() -> str:
@@ -244,10 +222,7 @@ def java_version(java: str) -> int:
 
 
 class JobServer:
-    """A job server, which runs until `stop` or the end of this process; its folder holds a log and temporary files.
-
-    `{port}` in its command stands for the port to listen on.
-    """
+    """A job server until `stop` or this process's end, with a folder; `{port}` in its command is where it listens."""
 
     def __init__(self, command: Sequence[str], folder: str) -> None:
         self._command, self._folder = command, Path(folder)
@@ -256,10 +231,7 @@ class JobServer:
         self.log = self._folder / "job-server.log"
 
     def start(self) -> None:
-        """Starts the server, unless it runs, and waits until it listens.
-
-        Raises: RunnerError: it ends early, or does not listen in time.
-        """
+        """Starts the server, unless it runs, and waits until it listens. Raises: RunnerError: it does not."""
         if self._process is not None and self._process.poll() is None:
             return
         port = free_port()

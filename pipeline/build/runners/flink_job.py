@@ -1,8 +1,5 @@
 r"""A build's job on a Flink cluster: the cluster's REST interface, the job by its name, and why it failed.
 
->>> FlinkRest("localhost:8081").overview().free_slots   # doctest: +SKIP
-4
-
 Beam's Java runner puts the worker's whole Python traceback into the message of a Java exception, below its frames.
 
 >>> trace = "Caused by: java.lang.IllegalStateException: call already closed\n\tat org.apache.beam.Fn(Fn.java:3)\n"
@@ -89,10 +86,8 @@ class FlinkRest:
             if parts.scheme not in ("http", "https") or not parts.hostname or not parts.port:
                 raise ValueError
         except ValueError:
-            raise FlinkError(
-                f"--flink-master '{master}' is not an address: give HOST:PORT of the JobManager's REST interface, such "
-                "as localhost:8081"
-            ) from None
+            wanted = "give HOST:PORT of the JobManager's REST interface, such as localhost:8081"
+            raise FlinkError(f"--flink-master '{master}' is not an address: {wanted}") from None
         self.address = f"{parts.hostname}:{parts.port}"  # the address for Beam's job server
 
     def overview(self) -> Overview:
@@ -110,10 +105,9 @@ class FlinkRest:
         """Whether every TaskManager has the memory for blocking shuffles: 64 MiB of network buffers a slot."""
         with self._expecting("TaskManagers"):
             managers = self._ask("/v1/taskmanagers")["taskmanagers"]
-            sizes = [
-                each.get("memoryConfiguration", {}).get("networkMemory", 0) / each["slotsNumber"] for each in managers
-            ]
-            return min(sizes, default=0) >= 64 << 20
+            memory = (each.get("memoryConfiguration", {}).get("networkMemory", 0) for each in managers)
+            of_slots = [size / each["slotsNumber"] for size, each in zip(memory, managers, strict=True)]
+            return min(of_slots, default=0) >= 64 << 20
 
     def jobs(self) -> list[JobStatus]:
         """Lists the running jobs, and recently ended ones."""
@@ -124,9 +118,8 @@ class FlinkRest:
         """Lists the stack traces of a job's failures, the newest first."""
         answer = self._ask(f"/v1/jobs/{job}/exceptions?maxExceptions=8")
         history = (answer.get("exceptionHistory") or {}).get("entries") or []
-        return [entry["stacktrace"] for entry in history if entry.get("stacktrace")] or [
-            text for text in [answer.get("root-exception")] if text
-        ]
+        found = [entry.get("stacktrace") for entry in history]
+        return list(filter(None, found)) or list(filter(None, [answer.get("root-exception")]))
 
     def cancel(self, job: str) -> None:
         """Cancels a job, unless it has ended."""
@@ -167,11 +160,8 @@ class FlinkRest:
                 return None
             raise FlinkError(f"the Flink cluster at {self.url} answered {path} with HTTP {error.code}") from None
         except (OSError, HTTPException) as error:
-            reason = getattr(error, "reason", error)
-            raise NoFlinkAnswerError(
-                f"the Flink cluster at {self.url} does not answer: {reason}; is --flink-master the address of the "
-                "JobManager's REST interface?"
-            ) from None
+            reason = f"{getattr(error, 'reason', error)}; is --flink-master the JobManager's REST interface?"
+            raise NoFlinkAnswerError(f"the Flink cluster at {self.url} does not answer: {reason}") from None
         except ValueError:
             raise FlinkError(f"{self.url} is not a Flink cluster: its answer to {path} is not JSON") from None
 
@@ -194,11 +184,7 @@ class FlinkJob:
         self.state = self.url = ""
 
     def poll(self) -> None:
-        """Reads the state; keeps a running job alive for `LIFE_SECONDS` more.
-
-        Cancels a job that the cluster has restarted: the workers' memory still holds its first try, so the driver makes
-        a new attempt instead. Flink 1.19 ignores the setting against it.
-        """
+        """Reads the state; keeps a running job alive, and cancels a restarted one: memory holds its first try."""
         for job in self._jobs():
             self.state, self.url = job.state, self.cluster.page(job.id)
             if job.state not in ENDED and self.cluster.beat(job.id, LIFE_SECONDS):

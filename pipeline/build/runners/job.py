@@ -47,10 +47,7 @@ class Job(Protocol):
         """Reads the state, and shows the cluster that the driver is alive."""
 
     def cancel(self, timeout_seconds: float = CANCEL_SECONDS) -> None:
-        """Cancels the job, unless it has ended or was never submitted, and waits for its end.
-
-        Raises: JobStillRunsError: it does not end in time.
-        """
+        """Cancels the job, if it runs, and waits for its end. Raises: JobStillRunsError: it does not end in time."""
 
     def failure(self) -> str:
         """Describes in one line why the job failed, without values of rows; empty if the cluster cannot say."""

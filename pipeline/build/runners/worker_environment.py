@@ -33,10 +33,7 @@ def set_tensorflow_variables() -> None:
 
 
 def limit_arenas() -> None:
-    """Limits glibc to one heap for each thread of the transform graph and one for the others, before these begin.
-
-    By default it makes up to eight a core, and each keeps freed memory: a worker with one thread held 0.4 GB more.
-    """
+    """Limits glibc to one heap a thread of the graph and one for the others: each keeps freed memory."""
     with suppress(AttributeError):  # another C library
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1 + worker_threads())
 
@@ -52,8 +49,7 @@ def worker_threads() -> int:
 def without_cloud_clients() -> Iterator[None]:
     """Hides the clients not loaded yet: importing one inside the block raises `ModuleNotFoundError`.
 
-    Beam treats each as an optional package, and never retries the import: hide them only in a process that does no more
-    than build from local files.
+    Beam never retries the import: hide them only in a process that does no more than build from local files.
     """
     hidden = dict.fromkeys([name for name in CLIENTS if name not in sys.modules], cast(ModuleType, None))
     sys.modules.update(hidden)

@@ -79,7 +79,6 @@ class Look:
         return of_file(self.planned.workspace.read(_file(chunk_step(chunk.index))), self._subject(chunk))
 
     def write_sums(self, chunk: Chunk, sums: Sums) -> None:
-        """Writes a chunk's sums."""
         self.planned.workspace.write(_file(chunk_step(chunk.index)), to_file(sums, self._subject(chunk)))
 
     def _subject(self, chunk: Chunk) -> str:
@@ -155,10 +154,7 @@ class Look:
 
 
 def full_buckets(workspace: Store) -> Iterator[tuple[str, bytes]]:
-    """Yields the buckets of the finished look as Arrow streams, with their paths in a version.
-
-    Paths are `summaries/moments/bucket-003.arrow` for all rows, `spans/2026-11-20/summaries/…` for a span's.
-    """
+    """Yields the finished look's buckets as Arrow streams, with their paths in a version."""
     names = [name for name in sorted(workspace.names(FOLDER)) if FULL.search(name)]
     for name, data in workspace.read_all(names):
         *span, summary, file = name.removeprefix(f"{FOLDER}/").split("/")

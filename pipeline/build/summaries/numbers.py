@@ -1,15 +1,12 @@
 """Numbers and pixels of the train split: mean, variance and extremes; medians and quantiles. Exact in any order.
 
-Quantiles come from histograms (`pipeline.dataset.histogram`). Mean and variance are rounded only at the end, as by
-`math.fsum`.
-
-A float32 is a 24-bit integer times a power of two: the integers and their squares are summed for each exponent. Squares
-are summed in three parts, of the integer's upper and lower 12 bits: sums fit into 64 bits up to 5e11 values of one
-exponent.
+Quantiles come from histograms (`pipeline.dataset.histogram`). A float32 is a 24-bit integer times a power of two: the
+integers and their squares are summed for each exponent, squares in three parts, of the integer's upper and lower 12
+bits: sums fit into 64 bits up to 5e11 values of one exponent. Mean and variance are rounded only at the end.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -28,7 +25,6 @@ from recordmill.pipeline.dataset.profile import PIXEL_SUMS, pixel_moments
 from recordmill.pipeline.sources.faults import Fault, Reject
 from recordmill.transforms.images.image_header import ImageError
 from recordmill.transforms.images.image_spec import Image
-from recordmill.transforms.values.values_spec import ScaledFeature
 
 SUMS = ("count", "total", "high", "cross", "low")
 """The number of values, the sum of their integers, and the sums of the parts' products."""
@@ -85,19 +81,29 @@ def extremes(summed: pa.Table) -> tuple[float, float]:
     return (least, most) if summed.num_rows else (0.0, 0.0)
 
 
-class Moments(Summary[dict[str, dict[str, Any]]]):
+class TrainNumbers(Summary[dict[str, dict[str, Any]]]):
+    """The train split's numbers, before normalization."""
+
+    @cached_property
+    def features(self) -> Mapping[str, Any]:
+        return {name: each for name, each in self.planned.features.items() if self.name in each.learns}
+
+    def values(self, rows: pa.Table) -> Iterator[tuple[str, npt.NDArray[np.float32]]]:
+        """Yields the values of each feature, float32 [values]."""
+        train = train_rows(self.planned, rows, self.features)
+        for name, options in self.features.items():
+            values = prepared(options, train[name]).values
+            assert values is not None  # noqa: S101 - all learned numbers have them
+            yield name, values().numpy()
+
+
+class Moments(TrainNumbers):
     """Sums the learned numbers of the train split."""
 
     name = "moments"
 
-    @cached_property
-    def features(self) -> Mapping[str, ScaledFeature]:
-        return learning(self.planned.features, self.name)
-
     def of_rows(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
-        """Sums the values before normalization."""
-        train = train_rows(self.planned, rows, self.features)
-        return pa.concat_tables(sums(name, values_of(options, train[name])) for name, options in self.features.items())
+        return pa.concat_tables(sums(*each) for each in self.values(rows))
 
     def add(self, tables: Sequence[pa.Table]) -> pa.Table:
         return added(tables)
@@ -114,31 +120,13 @@ class Moments(Summary[dict[str, dict[str, Any]]]):
         return found
 
 
-def learning(features: Mapping[str, Any], summary: str) -> dict[str, Any]:
-    """Selects the features that learn from a summary, by its name."""
-    return {name: options for name, options in features.items() if summary in options.learns}
-
-
-def values_of(options: ScaledFeature, column: pa.ChunkedArray) -> npt.NDArray[np.float32]:
-    """Returns the values for a number's statistics, float32 of shape [values]."""
-    values = prepared(options, column).values
-    assert values is not None  # noqa: S101 - all learned numbers have them
-    return values().numpy()  # type: ignore[no-any-return]
-
-
-class Quantiles(Summary[dict[str, dict[str, Any]]]):
+class Quantiles(TrainNumbers):
     """Counts the values of the train split's numbers with medians or quantile buckets."""
 
     name = "quantiles"
 
-    @cached_property
-    def features(self) -> Mapping[str, ScaledFeature]:
-        return learning(self.planned.features, self.name)
-
     def of_rows(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
-        """Counts the values before normalization."""
-        train = train_rows(self.planned, rows, self.features)
-        return _table({name: Histogram.of(values_of(each, train[name])) for name, each in self.features.items()})
+        return _table({name: Histogram.of(values) for name, values in self.values(rows)})
 
     def add(self, tables: Sequence[pa.Table]) -> pa.Table:
         """Adds up equal values, and makes too many coarser."""
@@ -218,10 +206,8 @@ class PixelSums(Summary[dict[str, dict[str, Any]]]):
         lowest = math.floor(-math.log2(self.planned.sample_share))  # level of a sampled image
         sampled = whole.filter(pc.greater_equal(whole["level"], lowest))
         added = add_up([sampled], KEYS[:2], dict.fromkeys(PIXEL_SUMS, "sum")).sort_by("channel")
-        return {
-            name: pixel_moments(added.filter(pc.equal(added["feature"], name)).to_pylist(), options.channels)
-            for name, options in self.features.items()
-        }
+        own = {name: added.filter(pc.equal(added["feature"], name)).to_pylist() for name in self.features}
+        return {name: pixel_moments(own[name], options.channels) for name, options in self.features.items()}
 
 
 def _halved(total: Whole, squares: Whole) -> tuple[Whole, Whole]:

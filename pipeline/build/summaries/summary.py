@@ -48,8 +48,7 @@ class Summary(ABC, Generic[Result]):
     """A fact about the rows. Travels to workers, so it is plain, frozen and small."""
 
     name: ClassVar[str]  # names its files; unique in a look
-    rows_at_once: ClassVar[int] = 4096
-    """The most rows of one call of `of_rows`; fewer if rows are slow, such as images."""
+    rows_at_once: ClassVar[int] = 4096  # the most rows of one call of `of_rows`; fewer if rows are slow, such as images
     of_read_rows: ClassVar[bool] = False  # true: the driver needs it for the rows read, without those of kept spans
     planned: PlannedBuild
 
@@ -65,9 +64,9 @@ class Summary(ABC, Generic[Result]):
     def of_rows(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
         """Makes a table of keyed rows (`pipeline.build.worker.keyed_rows`), maybe none, in a thread of a worker.
 
-        The number of rows is `rows_at_once` or less: a constant, to be independent of sources' blocks. Appends the
-        rejects that it finds to a new list: the look keeps those that another attempt may be able to read, and the job
-        that writes the shards rejects the rows.
+        Takes `rows_at_once` rows or less, whatever the sources' blocks. Appends the rejects that it finds to a new
+        list: the look keeps those that another attempt may be able to read, and the job that writes the shards rejects
+        the rows.
         """
 
     @abstractmethod
@@ -75,10 +74,7 @@ class Summary(ABC, Generic[Result]):
         """Adds up one or more tables of `of_rows` or `add`, in any order."""
 
     def buckets(self, table: pa.Table) -> Buckets:
-        """Chooses the bucket of each row, 0 to `BUCKETS` - 1: rows that `add` or `reduce` must see together share one.
-
-        By default all rows are in the first one, which suits few rows.
-        """
+        """Chooses each row's bucket, 0 to `BUCKETS` - 1, for `add` and `reduce`; by default the first for all."""
         return np.zeros(table.num_rows, np.int64)
 
     def reduce(self, table: pa.Table) -> pa.Table:
@@ -91,10 +87,7 @@ class Summary(ABC, Generic[Result]):
 
 
 def add_up(tables: Sequence[pa.Table], keys: Sequence[str], values: Mapping[str, str]) -> pa.Table:
-    """Adds up the rows of one or more tables of the same columns, grouped by the columns `keys`.
-
-    `values` are the other columns, each with an exact way to add it up: `sum` of whole numbers, `min` or `max`.
-    """
+    """Adds up rows of tables with equal `keys`; `values` are other columns, each with `sum`, `min` or `max`."""
     added = pa.concat_tables(tables).group_by(list(keys)).aggregate(list(values.items()))
     return added.select([*keys, *(f"{name}_{way}" for name, way in values.items())]).rename_columns([*keys, *values])
 

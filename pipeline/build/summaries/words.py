@@ -69,23 +69,19 @@ class VocabularyOptions:
 
 
 def most_frequent(counts: Mapping[bytes, int], top_k: int | None, minimum_count: int) -> list[tuple[int, bytes]]:
-    """Returns the (count, word) pairs of a vocabulary: most frequent first, equal counts in descending byte order.
+    """Returns (count, word) pairs as `tft.vocabulary` does: most frequent first, then in descending byte order.
 
-    This is the order of tf.Transform's `tft.vocabulary`. Leaves out blank words and words with a line break.
+    Leaves out blank words and words with a line break.
     """
-    pairs = (
-        (count, word)
-        for word, count in counts.items()
-        if count >= minimum_count and word.strip() and b"\n" not in word and b"\r" not in word
-    )
+    words = (word for word, count in counts.items() if count >= minimum_count and word.strip())
+    pairs = ((counts[word], word) for word in words if b"\n" not in word and b"\r" not in word)
     return sorted(pairs, reverse=True) if top_k is None else heapq.nlargest(top_k, pairs)
 
 
 def class_names(frequent: Sequence[bytes], kept: Sequence[bytes], most: int | None, order: str) -> list[bytes]:
     """Returns the names of a category by id: those of the version before keep their ids, even if the data lost them.
 
-    New names follow, up to `most` with the kept ones, out of `frequent`, the most frequent first, in the order
-    `alphabetical`, by Unicode's code points, or `frequency`.
+    New names follow, up to `most` in all, out of `frequent`, the most frequent first, `alphabetical` or by `frequency`.
     """
     known = set(kept)
     new = [name for name in frequent if name not in known]
@@ -131,11 +127,9 @@ class Vocabularies(CountedWords[dict[str, Vocabulary]]):
     @cached_property
     def options(self) -> Mapping[str, VocabularyOptions]:
         """The options of each vocabulary, by the feature that names it."""
-        return {
-            name: VocabularyOptions.of(name, options, self.planned.learned[name])
-            for name, options in self.planned.features.items()
-            if options.has_vocabulary and options.owner(name) == name
-        }
+        features, learned = self.planned.features.items(), self.planned.learned
+        owners = {name: each for name, each in features if each.has_vocabulary and each.owner(name) == name}
+        return {name: VocabularyOptions.of(name, each, learned[name]) for name, each in owners.items()}
 
     @cached_property
     def features(self) -> list[str]:
@@ -145,7 +139,6 @@ class Vocabularies(CountedWords[dict[str, Vocabulary]]):
         return sorted(counted, key=lambda name: features[name].counts == "names")
 
     def of_rows(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
-        """Counts the words, cut as by the graph."""
         train, tables = train_rows(self.planned, rows, self.features), [WORDS.empty_table()]
         for name in self.features:
             options = self.planned.features[name]
@@ -156,10 +149,7 @@ class Vocabularies(CountedWords[dict[str, Vocabulary]]):
         return pa.concat_tables(tables)
 
     def reduce(self, table: pa.Table) -> pa.Table:
-        """Keeps the words that may be in a vocabulary, and for each feature a row of totals, without a word.
-
-        Its `count` is the count of all words, its `distinct` the number of distinct ones.
-        """
+        """Keeps the words that a vocabulary may have, and for each feature a row of totals, without a word."""
         parts = [CANDIDATES.empty_table()]
         for feature, own in by_feature(table):
             total = {"feature": feature, "word": None, "count": pc.sum(own["count"]).as_py(), "distinct": own.num_rows}
@@ -199,12 +189,11 @@ class TokenizerWords(CountedWords[dict[str, bytes]]):
         return self.planned.trained()
 
     def of_rows(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
-        """Counts a model's training words."""
         train, texts = train_rows(self.planned, rows, self.features), self.planned.texts()
-        words = {name: training_words(train[name].combine_chunks(), texts[name]) for name in self.features}
-        return pa.concat_tables(
-            [WORDS.empty_table(), *(counted(owner, words[name]) for name, owner in self.features.items())]
-        )
+        tables = [WORDS.empty_table()]
+        for name, owner in self.features.items():
+            tables.append(counted(owner, training_words(train[name].combine_chunks(), texts[name])))
+        return pa.concat_tables(tables)
 
     def reduce(self, table: pa.Table) -> pa.Table:
         """Keeps a model's training words; if all are too rare, keeps one, to show that words exist."""

@@ -1,8 +1,7 @@
 """Chats to ids and a loss mask: messages of any notation, the model's template, its tokenizer.
 
 The mask is 1 where the loss counts. Spans of the assistant's text come from the template's generation blocks, or from
-prefixes: a chat's text up to a turn begins the text of the whole chat, and the header of an assistant's turn is what
-`add_generation_prompt` adds.
+prefixes: a chat's text up to a turn begins the text of the whole chat.
 
 >>> canonical('[{"from": "human", "value": "hi"}, {"from": "gpt", "value": "ho"}]').messages
 [{'role': 'user', 'content': 'hi'}, {'role': 'assistant', 'content': 'ho'}]
@@ -20,7 +19,7 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.transforms.base.description import Learned
 from recordmill.transforms.texts.chat_spec import Chat as ChatFeature
-from recordmill.transforms.texts.text_stored import LOSS_MASK, ROLES, TRAINED, ChatError
+from recordmill.transforms.texts.text_stored import LOSS_MASK, ROLES, TRAINED, TextError
 from recordmill.transforms.texts.tokenizers import TextTokenizer
 
 if TYPE_CHECKING:
@@ -58,11 +57,10 @@ class EncodedChat:
 
 
 def canonical(text: str, roles: Mapping[str, str] | None = None) -> Chat:
-    """Reads the JSON of messages, or of an object of `messages` or Alpaca's fields, `prompt`, `system` and `tools`.
+    """Reads the JSON of messages, or of an object of `messages` or Alpaca's fields, `prompt`, `system`, `tools`.
 
     `roles` adds names. A prompt's messages come first, and are not trained; a system's text is the first message.
-
-    Raises: ChatError: no message, an unknown role, or a message without text.
+    Raises: TextError: no message, an unknown role, or a message without text.
     """
     given = json.loads(text)
     fields = given if isinstance(given, dict) else {"messages": given}
@@ -72,7 +70,7 @@ def canonical(text: str, roles: Mapping[str, str] | None = None) -> Chat:
         messages = []
         for said in fields.get("history") or ():
             if not isinstance(said, list) or len(said) != 2:
-                raise ChatError("malformed_chat", "`history` should have lists of a question and its answer")
+                raise TextError("malformed_chat", "`history` should have lists of a question and its answer")
             messages += [{"role": "user", "content": said[0]}, {"role": "assistant", "content": said[1]}]
         asked = [fields[name] for name in ("instruction", "input") if fields.get(name)]  # with a blank line between
         messages.append({"role": "user", "content": "\n\n".join(asked)})
@@ -80,7 +78,7 @@ def canonical(text: str, roles: Mapping[str, str] | None = None) -> Chat:
     before, known = fields.get("prompt") or [], {role: role for role in ROLES} | ALIASES | dict(roles or {})
     read = [_message(place, message, known) for place, message in enumerate([*before, *messages], 1)]
     if not read:
-        raise ChatError("malformed_chat", "the chat has no messages")
+        raise TextError("malformed_chat", "the chat has no messages")
     for message in read[: len(before)]:
         message[TRAINED[0]] = 0
     if fields.get("system") and read[0]["role"] != "system":
@@ -90,33 +88,33 @@ def canonical(text: str, roles: Mapping[str, str] | None = None) -> Chat:
 
 def _message(place: int, message: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, Any]:
     if not isinstance(message, Mapping):
-        raise ChatError("malformed_chat", f"message {place} is no object: give it a role and a text")
+        raise TextError("malformed_chat", f"message {place} is no object: give it a role and a text")
     role_key, text_key = next((keys for keys in NOTATIONS if message.get(keys[0]) is not None), NOTATIONS[0])
     role = message.get(role_key)
     if not isinstance(role, str) or role not in known:
         # A role may be a person's name, and rejects hold no values.
-        raise ChatError("malformed_chat", f"message {place} has an unknown role, or none: name it in `roles`")
+        raise TextError("malformed_chat", f"message {place} has an unknown role, or none: name it in `roles`")
     rest = {name: value for name, value in message.items() if name not in (role_key, text_key, *NOTATIONS[0])}
     content = message.get(text_key)
     if content is not None and not isinstance(content, str):  # OpenAI's parts of text are joined
         parts = content if isinstance(content, list) else [content]
         texts = [part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in parts]
         if not all(isinstance(text, str) for text in texts):
-            raise ChatError("malformed_chat", f"message {place} has content other than text")
+            raise TextError("malformed_chat", f"message {place} has content other than text")
         content = "".join(map(str, texts))
     if role == CALL:
         try:
             calls = json.loads(content or "")  # a call's name and arguments, or a list of these
             functions = [{"name": call["name"], **call} for call in (calls if isinstance(calls, list) else [calls])]
         except (KeyError, TypeError, ValueError, RecursionError):
-            raise ChatError("malformed_chat", f"message {place} should be JSON of `name` and `arguments`") from None
+            raise TextError("malformed_chat", f"message {place} should be JSON of `name` and `arguments`") from None
         rest["tool_calls"], content = [{"type": "function", "function": function} for function in functions], ""
     elif isinstance(rest.get(CALL), Mapping) and not rest.get("tool_calls"):  # OpenAI's older notation
         rest["tool_calls"] = [{"type": "function", "function": rest.pop(CALL)}]
     if any(rest.get(name) not in (None, 0, 1) for name in TRAINED):
-        raise ChatError("malformed_chat", f"message {place}: {', '.join(TRAINED)} should be 0 or 1, false or true")
+        raise TextError("malformed_chat", f"message {place}: {', '.join(TRAINED)} should be 0 or 1, false or true")
     if content is None and not rest.get("tool_calls"):
-        raise ChatError("malformed_chat", f"message {place} has no `{text_key}`")
+        raise TextError("malformed_chat", f"message {place} has no `{text_key}`")
     if calls := rest.get("tool_calls"):
         rest["tool_calls"] = [_call(call) for call in calls]
     stated = {"content": content} if text_key in message else {}
@@ -152,7 +150,7 @@ def with_template(options: ChatFeature, read: Callable[[str], bytes]) -> Learned
     if source is None:
         raise UserError(f"{where} has no chat_template: name a file of Jinja as `template`")
     found = Learned(template=source, tokens=jinja.named_tokens(config))
-    with suppress(ChatError):  # before any row is read
+    with suppress(TextError):  # before any row is read
         trained_spans(_template(options, found), Chat(PROBE), options.train)
     return found
 
@@ -167,7 +165,6 @@ def _jinja() -> Any:
 
 
 def _template(options: ChatFeature, learned: Learned) -> "ChatTemplate":
-    """Compiles the template. Raises: UserError: wrong syntax."""
     assert learned.template is not None  # noqa: S101 - the driver reads every template
     where = options.template or options.config_path
     made: ChatTemplate = _jinja().ChatTemplate(learned.template, learned.tokens, where)
@@ -175,10 +172,7 @@ def _template(options: ChatFeature, learned: Learned) -> "ChatTemplate":
 
 
 def trained_spans(template: "ChatTemplate", chat: Chat, train: str) -> tuple[str, Spans]:
-    """Renders a chat; also returns the spans of the text to train on.
-
-    Raises: ChatError: the template raises. UserError: the template does not tell the assistant's text.
-    """
+    """Renders a chat; also returns the spans to train on. Raises: TextError; UserError: a template hides them."""
     rendered = template.render(chat.messages, chat.tools)
     turns = [place for place, message in enumerate(chat.messages) if message["role"] == "assistant"]
     left = [place for place in turns if any(chat.messages[place].get(name) == 0 for name in TRAINED)]
@@ -196,12 +190,12 @@ def _turn(template: "ChatTemplate", chat: Chat, place: int, whole: "Rendered") -
     """Returns the spans of an assistant's turn: its blocks, or one by prefixes."""
     try:
         header = template.render(chat.messages[:place], chat.tools, prompt=True)
-    except ChatError as error:
-        raise error if place else ChatError(error.reason, BEGINS) from None
+    except TextError as error:
+        raise error if place else TextError(error.reason, BEGINS) from None
     turn = template.render(chat.messages[: place + 1], chat.tools)
     whole.steps += header.steps + turn.steps
     if whole.steps > MOST_STEPS:
-        raise ChatError("template_error", f"the template takes more than {MOST_STEPS:,} steps for all turns")
+        raise TextError("template_error", f"the template takes more than {MOST_STEPS:,} steps for all turns")
     if template.has_blocks:
         return whole.spans[len(header.spans) : len(turn.spans)]
     before, after, text = header.text, turn.text, whole.text
@@ -209,7 +203,7 @@ def _turn(template: "ChatTemplate", chat: Chat, place: int, whole: "Rendered") -
     if not text.startswith(after) and end:
         after = after.removesuffix(end)  # some templates end a whole chat with it
     if place == 0 and not after.startswith(before):
-        raise ChatError("template_error", BEGINS)
+        raise TextError("template_error", BEGINS)
     if not (text.startswith(after) and after.startswith(before)):
         raise UserError(f"{template.where} {UNTOLD}")
     return [(len(before), len(after))]
@@ -224,16 +218,13 @@ class ChatEncoder:
         self._tokenizer = TextTokenizer(learned.model or b"", options.tokenizer_options, options.model)
 
     def encode_batch(self, texts: Sequence[str]) -> list[EncodedChat | Fault]:
-        """Encodes chats, the JSON of `canonical`; an empty string has no ids.
-
-        Raises: UserError: the template does not tell the assistant's text.
-        """
+        """Encodes chats, the JSON of `canonical`; "" has no ids. Raises: UserError: as `trained_spans`."""
         rendered = list[tuple[str, Spans] | Fault]()
         roles, train = self._options.roles, self._options.train
         for text in texts:
             try:
                 rendered.append(trained_spans(self._template, canonical(text, roles), train) if text else ("", []))
-            except ChatError as error:
+            except TextError as error:
                 rendered.append(Fault(error.reason, error.message))
         encodings = iter(self._tokenizer.encodings([each[0] for each in rendered if not isinstance(each, Fault)]))
         return [

@@ -1,10 +1,9 @@
 """Texts, pairs and chats as ids before the graph, by tokenizers that models bring: by the batch, in the worker.
 
-Keyed rows get a column of ids for each such feature, and one for each part that comes with them. The graph takes the
-ids; the parts replace those that the graph makes of the ids alone, as a client of the serving model sends them. So do
-labels of tokens, made with their text's ids: from a tag for each of its words, or from spans of its characters. Tokens
-and their places are encodings of the package `tokenizers`. Rows at fault become rejects, whose messages hold neither
-text nor unknown tags.
+Keyed rows get a column of ids for each such feature, and one for each part that comes with them, which replaces the
+graph's. So do labels of tokens, made with their text's ids: from a tag for each of its words, or from spans of its
+characters. Tokens and their places are encodings of the package `tokenizers`. Rows at fault become rejects, whose
+messages hold neither text nor unknown tags.
 
 >>> spread("B-PER", 3, "bio"), spread("S-PER", 3, "bioes")
 (['B-PER', 'I-PER', 'I-PER'], ['B-PER', 'I-PER', 'E-PER'])
@@ -30,9 +29,9 @@ from recordmill.transforms.base.feature import Feature
 from recordmill.transforms.base.stored import Ragged, splits_of
 from recordmill.transforms.texts.pair_spec import Pair
 from recordmill.transforms.texts.text_spec import Text, Texts
-from recordmill.transforms.texts.text_stored import FIELDS, OUTSIDE
+from recordmill.transforms.texts.text_stored import FIELDS, OUTSIDE, TextError
 from recordmill.transforms.texts.token_labels_spec import TokenLabels
-from recordmill.transforms.texts.tokenizers import Encoded, PairError, PairTokenizer, TextTokenizer, TokenizerError
+from recordmill.transforms.texts.tokenizers import Encoded, PairTokenizer, TextTokenizer, TokenizerError
 
 MOST_AT_ONCE = 4 << 20  # 4 MiB of texts: `tokenizers` takes up to 290 times as much
 OF_SPAN = {"bio": "B-", "bioes": "S-", "none": ""}  # the beginning of the tag of a span with one token
@@ -60,19 +59,14 @@ class RowEncoder:
         self, features: Mapping[str, Feature], learned: Mapping[str, Learned], columns: Mapping[str, str]
     ) -> None:
         """Takes each feature's column, for faults. Raises: UserError: a package is missing."""
-        texts = {name: each for name, each in features.items() if each.in_library}
         encoders: Mapping[str, Any] = {"chat": ChatEncoder, "pair": PairEncoder}
-        self._encoders = {
-            name: encoders.get(each.kind, TextEncoder)(each, learned[name]) for name, each in texts.items()
-        }
+        texts = ((name, each) for name, each in features.items() if each.in_library)
+        self._encoders = {name: encoders.get(each.kind, TextEncoder)(each, learned[name]) for name, each in texts}
         self._labels = {name: each for name, each in features.items() if isinstance(each, TokenLabels)}
         self._columns = columns
 
     def __call__(self, rows: pa.Table) -> tuple[pa.Table, Faults]:
-        """Adds the columns of ids and parts, empty for rows at fault; also returns the faults.
-
-        Where a package fails, halves find the row: it fails for no other. Many bytes are encoded by halves, too.
-        """
+        """Adds columns of ids and parts, empty for rows at fault, found by halves; also returns the faults."""
         try:
             if len(rows) < 2 or rows.select([*self._encoders]).nbytes < MOST_AT_ONCE:
                 return self._whole(rows)
@@ -87,9 +81,7 @@ class RowEncoder:
     def _whole(self, rows: pa.Table) -> tuple[pa.Table, Faults]:
         faults: Faults = {}
         for name, parts, wrong in self._encoded(rows):
-            faults |= {
-                row: replace(fault, column=self._columns[name]) for row, fault in wrong.items() if row not in faults
-            }
+            faults = {row: replace(fault, column=self._columns[name]) for row, fault in wrong.items()} | faults
             for part, values in parts.items():
                 rows = rows.append_column(encoded_name(name, part), values)
         return rows, faults
@@ -159,9 +151,9 @@ class PairEncoder:
         for number, (first, second) in enumerate(self._tokenizer.tokens(pairs)):
             try:
                 rows.append(self._tokenizer.join(first, second))
-            except PairError as error:
+            except TextError as error:
                 rows.append([])
-                faults[number] = Fault(error.reason, str(error))
+                faults[number] = Fault(error.reason, error.message)
         return {"": pa.array(rows, pa.list_(pa.int64()))}, faults
 
 
@@ -171,14 +163,6 @@ def _strings(column: pa.Array) -> list[Any]:
 
 def _lists(rows: Ragged) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(rows.splits, pa.int32()), pa.array(rows.values))
-
-
-class TagsError(Exception):
-    """A row's tags cannot be stored."""
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.fault = Fault(reason, message)
 
 
 class Span(NamedTuple):
@@ -200,7 +184,7 @@ def spread(tag: str, pieces: int, scheme: str) -> list[str]:
 
 
 def check_sequence(tags: Sequence[str], scheme: str) -> None:
-    """Checks the order of tags. Raises: TagsError: a thing goes on that has not begun, or in BIOES has no end."""
+    """Checks the order of tags. Raises: TextError: a thing goes on that has not begun, or in BIOES has no end."""
     if scheme == "none":
         return
     current: str | None = None  # the thing that may go on
@@ -215,8 +199,8 @@ def check_sequence(tags: Sequence[str], scheme: str) -> None:
         raise _disorder(f"word {len(tags)}, the last, has the tag {tags[-1]}", scheme)
 
 
-def _disorder(what: str, scheme: str) -> TagsError:
-    return TagsError("tags_out_of_order", f"{what}, against `scheme: {scheme}`; `scheme: none` takes any order")
+def _disorder(what: str, scheme: str) -> TextError:
+    return TextError("tags_out_of_order", f"{what}, against `scheme: {scheme}`; `scheme: none` takes any order")
 
 
 class Labeller:
@@ -240,16 +224,15 @@ class Labeller:
             for tag, tokens in tagged(text, encoding, cell):
                 for token, each in zip(tokens, spread(tag, len(tokens), self._options.scheme), strict=True):
                     labels[token] = self._ids[each]
-        except TagsError as error:
-            return error.fault
+        except TextError as error:
+            return Fault(error.reason, error.message)
         return labels
 
     def _by_word(
         self, words: Sequence[str], encoding: Any, tags: Sequence[bytes]
     ) -> Iterable[tuple[str, Sequence[int]]]:
-        """Returns each word's tag and tokens to label."""
         if len(words) != len(tags):
-            raise TagsError("unequal_lists", f"the text has {count(len(words), 'word')}, and {count(len(tags), 'tag')}")
+            raise TextError("unequal_lists", f"the text has {count(len(words), 'word')}, and {count(len(tags), 'tag')}")
         named = [self._named(tag.decode(), number) for number, tag in enumerate(tags, 1)]
         check_sequence(named, self._options.scheme)
         pieces = defaultdict[int, list[int]](list)
@@ -264,7 +247,7 @@ class Labeller:
             return tag
         if tag.isdecimal() and len(tag) < MOST_DIGITS and int(tag) < len(self._ids):
             return (self._options.classes or ())[int(tag)]
-        raise TagsError("unknown_tag", f"word {word} has a tag that is neither one of `classes` nor its id: add it")
+        raise TextError("unknown_tag", f"word {word} has a tag that is neither one of `classes` nor its id: add it")
 
     def _by_span(self, text: str, encoding: Any, spans: bytes) -> list[tuple[str, list[int]]]:
         """Returns each span's tag and tokens to label, and those outside of spans."""
@@ -303,19 +286,16 @@ class Labeller:
         if not 0 <= start <= end <= length:
             raise _bad_span(number, f"is from {start} to {end}, outside the text of {count(length, 'character')}")
         if OF_SPAN[self._options.scheme] + label not in self._ids:
-            raise TagsError("unknown_tag", f"span {number} has a label that `classes` lacks: add its tags")
+            raise TextError("unknown_tag", f"span {number} has a label that `classes` lacks: add its tags")
         return Span(start, end, label, number)
 
 
-def _bad_span(number: int, what: str) -> TagsError:
-    return TagsError("malformed_span", f"span {number} {what}")
+def _bad_span(number: int, what: str) -> TextError:
+    return TextError("malformed_span", f"span {number} {what}")
 
 
 def spans_of_tokens(text: str, offsets: Sequence[tuple[int, int]], spans: Sequence[Span]) -> list[int | None]:
-    """Returns the first span that each token overlaps without white space at its ends; None for a token outside.
-
-    A token of white space alone is in a span that goes on at both sides. `spans` ascend.
-    """
+    """Returns the first of ascending spans that each token overlaps, but for outer white space; None outside."""
     ends, found = [span.end for span in spans], list[int | None]()
     for start, end in offsets:
         piece = text[start:end]

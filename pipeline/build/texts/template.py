@@ -1,8 +1,7 @@
 """Chat templates: Jinja in a sandbox with the settings of Hugging Face's `apply_chat_template`, without a clock.
 
 A template is a stranger's program. It has only the parts listed here, none of which draws or shows an address; what it
-repeats, compares and makes is counted in steps. `{% generation %}` blocks give the character spans of the assistant's
-text.
+repeats, compares and makes is counted in steps. `{% generation %}` blocks give the spans of the assistant's text.
 
 >>> source = "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %};{% endfor %}"
 >>> ChatTemplate(source).render([{"role": "assistant", "content": "hi"}])
@@ -30,7 +29,7 @@ from jinja2.visitor import NodeTransformer
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.json_values import MOST_NESTED
 from recordmill.pipeline.safe_text import cut
-from recordmill.transforms.texts.text_stored import ChatError
+from recordmill.transforms.texts.text_stored import TextError
 
 Messages = Sequence[Mapping[str, Any]]
 Spans = list[tuple[int, int]]
@@ -86,7 +85,7 @@ def _size(value: Any, depth: int = 0) -> int:
 
 
 def _counted(value: Any, more: int = 0) -> Any:
-    """Counts a value in steps; of an iterator makes a list. Raises: ChatError: too many."""
+    """Counts a value in steps; of an iterator makes a list. Raises: TextError: too many."""
     if type(value) is str:  # most values are, and `isinstance` of an iterator takes longer than all else here
         more += len(value)
     elif value is not None:
@@ -96,7 +95,7 @@ def _counted(value: Any, more: int = 0) -> Any:
     rendered = RENDERED.get()
     rendered.steps += 1 + more // STEP
     if rendered.steps > rendered.most:
-        raise ChatError(REASON, f"the template takes more than {rendered.most:,} steps")
+        raise TextError(REASON, f"the template takes more than {rendered.most:,} steps")
     return value
 
 
@@ -118,7 +117,6 @@ def _counting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _replace(text: Any, old: Any, new: Any, count: int | None = None) -> str:
-    """Replaces the filter, and the method."""
     _counted(None, str(text).count(str(old)) * len(str(new)))
     return str(text).replace(str(old), str(new), -1 if count is None else count)
 
@@ -174,9 +172,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
         filters, tests = {**self.filters, "replace": _replace, "tojson": _to_json}, self.tests
         self.filters = {name: _counting(name, filters[name]) for name in FILTERS} | {"@counted": _counted}
         self.filters |= {name: filters[name] for name in INSTANT}
-        self.tests = {name: _counting(name, tests[name]) for name in COMPARISONS} | {
-            name: tests[name] for name in TYPES
-        }
+        self.tests = {name: _counting(name, tests[name]) for name in COMPARISONS}
+        self.tests |= {name: tests[name] for name in TYPES}
         self.globals = {name: self.globals[name] for name in ("dict", "namespace", "range")}
         self.globals["raise_exception"] = _refuse
 
@@ -203,7 +200,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         rendered = RENDERED.get()
         rendered.calls += 1
         if rendered.calls > MOST_CALLS:
-            raise ChatError(REASON, f"the template nests more than {MOST_CALLS} calls")
+            raise TextError(REASON, f"the template nests more than {MOST_CALLS} calls")
         made = context.call(function, *given, **named)
         rendered.calls -= 1
         return made
@@ -223,10 +220,7 @@ class ChatTemplate:
             raise UserError(f"{where}{line}: {cut(str(error))}: correct the template") from None
 
     def render(self, messages: Messages, tools: Messages | None = None, *, prompt: bool = False) -> Rendered:
-        """Renders a chat; `prompt` adds the header of the assistant's next turn.
-
-        Raises: ChatError: the template raises, or takes too many steps. UserError: it reads the clock.
-        """
+        """Renders a chat, with the next turn's header for `prompt`. Raises: TextError; UserError: a clock."""
         most = min(8 * MOST_STEPS, MOST_STEPS + 8 * _size(list(messages)))
         rendered, pieces = Rendered(most=most), list[str]()
         given = {"messages": messages, "tools": tools, "documents": None, "add_generation_prompt": prompt}
@@ -242,19 +236,19 @@ class ChatTemplate:
         rendered.text = "".join(pieces)
         return rendered
 
-    def _refusal(self, error: Exception) -> ChatError | UserError:
-        if isinstance(error, ChatError):
+    def _refusal(self, error: Exception) -> TextError | UserError:
+        if isinstance(error, TextError):
             return error
         message = str(error)
         if isinstance(error, jinja2.UndefinedError):
             if message == f"'{CLOCK}' is undefined":
                 remedy = "write a fixed date into a copy, and name it as `template`"
                 return UserError(f"{self.where} calls {CLOCK}, and records must not depend on the clock: {remedy}")
-            return ChatError(REASON, "a field that the template reads is missing")
+            return TextError(REASON, "a field that the template reads is missing")
         # A template may put the chat's words into its message; rejects must not hold them.
         is_own = isinstance(error, jinja2.TemplateError) and message and message in self._source
         own = f": {cut(message, 200)}" if is_own else ""
-        return ChatError(REASON, f"the template raises {type(error).__name__}{own}")
+        return TextError(REASON, f"the template raises {type(error).__name__}{own}")
 
 
 def _to_json(value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, **more: Any) -> str:
@@ -276,11 +270,7 @@ def read_template(config: Mapping[str, Any], *, tools: bool = False) -> str | No
 
 
 def named_tokens(config: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the special tokens of a `tokenizer_config.json`, by name: `bos_token`, `eos_token`.
-
-    >>> named_tokens({"bos_token": "<s>", "eos_token": {"content": "</s>"}, "pad_token": None})
-    {'bos_token': '<s>', 'eos_token': '</s>'}
-    """
+    """Returns the special tokens of a `tokenizer_config.json`, by name: `bos_token`, `eos_token`."""
     named = {name: value for name, value in config.items() if name.endswith("_token")}
     found = {name: value.get("content") if isinstance(value, dict) else value for name, value in named.items()}
     return {name: token for name, token in found.items() if isinstance(token, str)}

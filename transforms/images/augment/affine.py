@@ -29,8 +29,8 @@ def affine_numbers(
 ) -> Floats:
     """Makes maps from the result to the image, float64 [rows, 9]: x becomes a x + b y, y becomes c x + d y.
 
-    At least one of a, b, c, d is float64 [rows]. `shares` move the image right and down by shares of its width and
-    height, `pixels` add pixels; `center` is the origin of x and y, as a share of both sides.
+    At least one of a, b, c, d is float64 [rows]. `shares` move right and down by shares of width and height, `pixels`
+    add pixels; `center` is the origin of x and y, as a share of both sides.
     """
     turned = (base.rounded(np.asarray(each), UNIT) for each in (a, b, c, d))
     return np.column_stack(np.broadcast_arrays(*turned, *shares, *pixels, center))
@@ -50,7 +50,6 @@ class Affine(Movement):
         return tuple(values[:8]) != (1, 0, 0, 1, 0, 0, 0, 0)
 
     def linear(self, values: Values, height: int, width: int) -> tuple[float, float, float, float]:
-        """Returns a, b, c and d for an image of this size."""
         a, b, c, d = values[:4]
         return a, b, c, d
 
@@ -85,10 +84,7 @@ class Affine(Movement):
         return out
 
     def _positions(self, values: Values, height: int, width: int) -> tuple[Whole, Whole]:
-        """Returns the image's x and y for each result pixel, integers of 1/32 pixel, [height, width].
-
-        The pixel for x, y of the result is a x + b y + left, c x + d y + top.
-        """
+        """Returns x and y of each result pixel, a x + b y + left, c x + d y + top, in 1/32 pixel, [height, width]."""
         a, b, c, d = self.linear(values, height, width)
         x, y, right, down = _center(values, height, width)
         from_x, from_y = 0.5 - x - right, 0.5 - y - down
@@ -197,7 +193,6 @@ class RandomAffine(Affine):
     fill: Fill = 0
 
     def draw(self, uniforms: Floats) -> Floats:
-        """Draws the angle, the shifts down and right, the factor, and the shear."""
         angle, down, right, scale, shear = uniforms.T
         turn = np.deg2rad(base.drawn(limits(self.degrees), angle))
         slant, growth = np.tan(np.deg2rad(base.drawn(limits(self.shear), shear))), base.drawn(self.scale, scale)

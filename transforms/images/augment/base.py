@@ -2,17 +2,10 @@
 
 An augmentation is one class: its options, its draws and its work on pixels. Values that depend on an image's size, such
 as a crop's start, follow from its draws by exactly rounded operations (+, -, *, /, root, floor in float64): every
-machine takes the same pixels.
+machine takes the same pixels. Boxes and key points on an image move with it.
 
 >>> overlap(-2, 5, 10)
 (0, 3, 2)
-
-Boxes and key points on an image move with it:
-
->>> eyes = np.array([[[0.5, 0.25, 2], [0.5, 0.5, 1]]], np.float32)  # one object: left, right
->>> moved = MovedKeypoints(eyes, [1, 0])
->>> moved.move(RandomFlip(), (1.0, 0.0), 10, 10)  # doctest: +SKIP
->>> moved.put()  # doctest: +SKIP
 """
 
 import math
@@ -120,7 +113,7 @@ class Augmentation(Checked, ABC):
         """Changes pixels, uint8 [height, width, c], c of 1 or 3, with any strides, by the image's values.
 
         `out` is memory for the result, checked by `memory`, possibly `pixels`, which is else never written to. Returns
-        `out`, or another array of the result's shape, such as a view of `pixels`.
+        it, or another array of the result's shape, such as a view of `pixels`.
         """
 
     def output_shape(self, shape: Shape) -> Shape:
@@ -268,10 +261,7 @@ def fill_levels(fill: Fill, channels: int) -> list[int]:
 
 
 def draw_part(area: tuple[float, float], aspect: tuple[float, float], uniforms: Floats) -> Floats:
-    """Draws parts, float64 [rows, 4], from random numbers, float64 [rows, 4].
-
-    A row has a part's height and width relative to the root of the image's area, and its offsets as shares of the room.
-    """
+    """Draws a part's sides, by the root of the image's area, and offsets, as shares of the room: float64 [rows, 4]."""
     share = drawn(area, uniforms[:, 0])
     ratio = np.exp(drawn((math.log(aspect[0]), math.log(aspect[1])), uniforms[:, 1]))
     return np.column_stack([np.sqrt(share / ratio), np.sqrt(share * ratio), uniforms[:, 2:]])

@@ -1,10 +1,6 @@
 """Lists of augmentations: checked, drawn for a batch, applied in order to an image and its boxes; and groups of them.
 
 The last crop writes into the batch's memory, and later changes work there in place, without further copies.
-
->>> changes = check([RandomResizedCrop(224), RandomFlip()])  # doctest: +SKIP
->>> parameters(changes, np.random.default_rng(0).random((64, lanes(changes)))).shape  # doctest: +SKIP
-(64, 6)
 """
 
 import math
@@ -100,11 +96,7 @@ def lanes(augmentations: Sequence[Augmentation]) -> int:
 
 
 def parameters(augmentations: Sequence[Augmentation], uniforms: Floats) -> Floats:
-    """Makes the images' parameters from random numbers, float64 [rows, lanes] in [0, 1).
-
-    Returns float64 [rows, numbers]: the concatenated `numbers` of each change. Raises: ValueError: not `lanes` numbers
-    a row.
-    """
+    """Makes parameters, float64 [rows, numbers], from `lanes` random numbers in [0, 1). Raises: ValueError: others."""
     if uniforms.shape[1:] != (lanes(augmentations),):
         raise ValueError(f"random numbers of shape {uniforms.shape}; give [rows, {lanes(augmentations)}]")
     drawn, lane = [np.empty((len(uniforms), 0))], 0
@@ -137,19 +129,12 @@ def apply(
     *,
     mask: bool = False,
 ) -> tuple[Pixels, Boxes | None]:
-    """Changes one image; related images, such as frames, get the same parameters.
+    """Changes one image, uint8 [height, width, c], not empty and never written to, by its row of `parameters`.
 
-    Args:
-        pixels: uint8 [height, width, c], c of 1 or 3, at least one pixel; never written to.
-        boxes: float32 [n, 4], y_min, x_min, y_max, x_max, 0 to 1; None for none.
-        augmentations: from `check`.
-        parameters: the image's row of `parameters`.
-        out: memory for the result, uint8 of its shape, with contiguous rows of pixels.
-        mask: pixels are not colours and only move, as in `Mask`.
-
-    Returns the pixels, in `out` if given, else possibly a view of the input; and the boxes, float32 [n, 4], clipped to
-    the image, in order: zeros for lost ones. Raises: ValueError: a wrong shape of `out`, or of a user's function's
-    result.
+    `boxes` are float32 [n, 4], y_min, x_min, y_max, x_max, 0 to 1; `out` is memory for the result, uint8 of its shape,
+    with contiguous rows of pixels; pixels of a `mask` only move. Returns the pixels, in `out` if given, else possibly a
+    view of the input; and the boxes, clipped to the image, in order: zeros for lost ones. Raises: ValueError: a wrong
+    shape of `out`, or of a user's function's result.
     """
     row = np.asarray(parameters).tolist()  # Python's numbers are several times faster
     moved = None if boxes is None else boxes.copy()
@@ -223,7 +208,6 @@ class Changes(Augmentation):
 
     @property
     def inner(self) -> tuple[Augmentation, ...]:
-        """The checked changes."""
         return self.changes  # type: ignore[return-value] # by `check`
 
 
@@ -241,16 +225,13 @@ class RandomApply(Changes, Group):
 
     @property
     def lanes(self) -> int:
-        """The choice, and the changes' random numbers."""
         return 1 + lanes(self.inner)
 
     @property
     def numbers(self) -> int:
-        """The choice, and the changes' parameters."""
         return 1 + sum(change.numbers for change in self.inner)
 
     def draw(self, uniforms: Floats) -> Floats:
-        """Returns 1 to apply the changes, and their parameters."""
         return np.column_stack([uniforms[:, 0] < self.p, parameters(self.inner, uniforms[:, 1:])])
 
     def inside(self, values: Values) -> list[Acting]:
@@ -293,5 +274,4 @@ class Views(Changes, Movement):
         return out
 
     def move_points(self, points: Floats, values: Values, height: int, width: int) -> Floats:
-        """Refuses points. Raises: ValueError."""
         raise ValueError(NO_POINTS)

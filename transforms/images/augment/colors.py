@@ -61,7 +61,6 @@ class ColorJitter(Augmentation):
     hue: Annotated[float, base.number(Real, 0, 0.5, "the largest turn, 0 to 0.5")] = 0.0
 
     def draw(self, uniforms: Floats) -> Floats:
-        """Makes colour maps from the three factors and the turn."""
         change = (2 * uniforms - 1) * [self.brightness, self.contrast, self.saturation, self.hue]
         return color_numbers(1 + change[:, 0], 1 + change[:, 1], 1 + change[:, 2], change[:, 3])
 
@@ -69,7 +68,6 @@ class ColorJitter(Augmentation):
         return tuple(values) != SAME_COLORS
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        """Maps the colours by `color_numbers`."""
         out = memory(out, pixels.shape)
         (height, width, channels), offset = pixels.shape, 0.0
         if values[1]:  # a share of the mean grey: the luma of the channels' sums by the pixels, rounded half up
@@ -95,7 +93,6 @@ class Grayscale(Augmentation):
     """Replaces each channel by the luma of ITU-R BT.601, with the levels of Pillow's `ImageOps.grayscale`."""
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        """Removes colours; a grey image is unchanged."""
         if pixels.shape[2] == 1:
             return pixels
         out = memory(out, pixels.shape)
@@ -305,7 +302,6 @@ class RandomSharpness(Augmentation):
     factor: Annotated[tuple[float, float], base.span(0, 2, "of 0 to 2, such as (0.5, 1.5)")] = (0.5, 1.5)
 
     def draw(self, uniforms: Floats) -> Floats:
-        """Draws the factor, in integers of 1/1024."""
         return rounded(base.drawn(self.factor, uniforms))
 
     def acts(self, values: Values) -> bool:

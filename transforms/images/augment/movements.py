@@ -41,7 +41,6 @@ class Crop(Movement):
 
     @property
     def sides(self) -> tuple[int, int]:
-        """The result's height and width."""
         return base.as_pair(self.size)
 
     def output_shape(self, shape: Shape) -> Shape:
@@ -93,7 +92,6 @@ class RandomResizedCrop(Crop):
     aspect: base.Aspect = (3 / 4, 4 / 3)
 
     def draw(self, uniforms: Floats) -> Floats:
-        """Returns the part's sides relative to the root of the image's area, and offsets as shares of the room."""
         return base.draw_part(self.area, self.aspect, uniforms)
 
     def window(self, values: Values, height: int, width: int) -> Window:
@@ -109,8 +107,6 @@ class RandomCrop(Crop):
     pad: Annotated[int, base.number(Real, 0, math.inf, "pixels, 0 for none")] = 0
 
     def window(self, values: Values, height: int, width: int) -> Window:
-        """Returns a window, each with equal probability."""
-
         def start(value: float, side: int, size: int) -> int:
             canvas = max(side + 2 * self.pad, size)
             return math.floor(value * (canvas - size + 1)) - math.floor((canvas - side) * 0.5)
@@ -192,7 +188,6 @@ class RandomRotation90(Movement):
         return values[0] > 0
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None, *, mask: bool = False) -> Pixels:
-        """Turns the image counterclockwise."""
         quarters = self._quarters(values, *pixels.shape[:2])
         pixels = pixels.copy() if pixels is out else pixels
         out = base.memory(out, pixels.shape, pixels.dtype)

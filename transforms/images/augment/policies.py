@@ -57,11 +57,7 @@ class Policy(Group):
         """Chooses operations, by `chosen`."""
 
     def chosen(self, choice: Floats, strength_bin: Floats, sign: Floats) -> Floats:
-        """Makes the parameters of one operation an image, float64 [rows, WIDTH], from float64 [rows] each.
-
-        `choice` and `sign` are random numbers, `strength_bin` integers below `bins`; a sign below 0.5 negates signed
-        strengths.
-        """
+        """Makes parameters, float64 [rows, WIDTH], from random numbers and `strength_bin`, float64 [rows] each."""
         every = operations(self)
         numbers = np.floor(choice * len(every))
         drawn = np.zeros((len(choice), WIDTH))
@@ -100,7 +96,6 @@ class RandAugment(Policy):
 
     @property
     def lanes(self) -> int:
-        """The choice and sign of each operation."""
         return 2 * self.num_ops
 
     @property
@@ -145,9 +140,7 @@ def operations(policy: Policy) -> tuple[Operation, ...]:
         Operation(jitter, space.factor * strengths, _factor(0)),  # brightness
         Operation(jitter, space.factor * strengths, _factor(2)),  # colour
         Operation(jitter, space.factor * strengths, _factor(1)),  # contrast
-        Operation(
-            colors.RandomSharpness(), space.factor * strengths, lambda change: rounded(1 + change[:, np.newaxis])
-        ),
+        Operation(colors.RandomSharpness(), space.factor * strengths, lambda change: rounded(1 + change[:, None])),
         Operation(colors.Posterize(8), 8 - dropped, column, signed=False),
         Operation(colors.Solarize(), 255 * strengths[::-1], column, signed=False),
         Operation(colors.AutoContrast(), nothing, none, signed=False),

@@ -2,10 +2,6 @@
 
 A mixture mixes each row with the next, the last with the first, by the row's share. It mixes images and the label;
 texts, numbers, boxes and other features stay.
-
->>> mixture = MixUp(alpha=0.2, num_classes=10)
->>> draws = np.random.default_rng(0).random((64, mixture.lanes))
->>> features, label = mixture.apply(features, label, draws)  # doctest: +SKIP
 """
 
 import math
@@ -33,7 +29,6 @@ class RandomCutout(Augmentation):
     fill: Fill = 0
 
     def window(self, values: Values, height: int, width: int) -> Window:
-        """Returns the rectangle, inside the image."""
         return base.window_around(values, base.as_pair(self.size), height, width)
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
@@ -153,7 +148,6 @@ class MixUp(BatchAugmentation):
     alpha: Alpha = 0.2
 
     def draw(self, uniforms: Floats) -> Floats:
-        """Draws the row's own share, in integers of 1/1024."""
         return base.rounded(symmetric_beta(self.alpha, uniforms[:, 0], uniforms[:, 1])[:, np.newaxis])
 
     def mix(self, batch: Array, parameters: Floats) -> Array:
@@ -177,7 +171,6 @@ class CutMix(BatchAugmentation):
     lanes: ClassVar[int] = 4
 
     def draw(self, uniforms: Floats) -> Floats:
-        """Draws the rectangle's sides as shares of the image's, and its centre: y, x."""
         side = np.sqrt(1 - symmetric_beta(self.alpha, uniforms[:, 0], uniforms[:, 1]))
         return np.column_stack([side, uniforms[:, 2:]])
 
