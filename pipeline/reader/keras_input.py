@@ -203,8 +203,8 @@ class TrainingCheckpoint(keras.callbacks.Callback):
     is the input's epoch 3, and a resumed input's first epoch is the rest of one. So it is useful without a folder too,
     beside `BackupAndRestore` at the end of epochs, or on all hosts but the first.
 
-    Steps are counted from the first of the iteration that `fit` begins; of one begun before, such as a generator, from
-    its place when the callback is made. So a peek before `fit` changes nothing.
+    Steps count from the first of the iteration that `fit` begins; of one begun before, such as a generator, from its
+    place when the callback is made.
 
     Args:
         train: the input that `fit` gets, as `train.as_tf_data()`.

@@ -264,15 +264,9 @@ def _check_weights(weights: Mapping[int, Sequence[float]], inputs: int) -> None:
     if 0 not in weights or not all(isinstance(step, Integral) and step >= 0 for step in weights):
         raise DatasetError(f"mix takes weights by the step, from 0, that they begin with, got steps {[*weights]}")
     for each in weights.values():
-        is_list = isinstance(each, Sequence | np.ndarray) and not isinstance(each, str)
-        if (
-            not inputs
-            or not is_list
-            or len(each) != inputs
-            or not all(isinstance(w, Real) and 0 < w < inf for w in each)
-        ):
-            shown = [*each] if is_list else each
-            raise DatasetError(f"mix takes one weight above 0 per input, got {shown} for {inputs}")
+        given = [*each] if isinstance(each, Sequence | np.ndarray) else []
+        if not inputs or len(given) != inputs or not all(isinstance(one, Real) and 0 < one < inf for one in given):
+            raise DatasetError(f"mix takes one weight above 0 per input, got {given or each} for {inputs}")
 
 
 def _check(sources: Sequence[SplitSource]) -> None:
@@ -285,10 +279,8 @@ def _check(sources: Sequence[SplitSource]) -> None:
             raise DatasetError("mix takes one record per row, without weights: leave pad=True and text='packed' out")
         for name, fits in (("start_step", (0,)), ("epochs", (None, FOR_EVER))):
             if (value := getattr(request.given, name)) not in fits:
-                whole = (
-                    f"a mixture reads its inputs from their first step, and repeats them: the one of {request.dataset}"
-                )
-                raise DatasetError(f"{whole} has {name}={value}; leave it out there, and give it to mix")
+                has = f"the input of {request.dataset} has {name}={value}, and a mixture begins and repeats its inputs"
+                raise DatasetError(f"{has}: leave it out of `training_input`, and give it to mix")
         both = request.steps, first.steps
         mine, others = ((steps.batch_size, steps.host_index, steps.host_count) for steps in both)
         if mine != others:
