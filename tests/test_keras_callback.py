@@ -139,6 +139,23 @@ def test_an_endless_input_is_counted_through(dataset: Dataset, tmp_path: Path) -
     assert load_state(tmp_path)["step"] == 10 + 2 * 7
 
 
+def test_a_checkpoint_counts_what_its_iteration_gave(dataset: Dataset, tmp_path: Path) -> None:
+    def step_after(batches: Any, saved: TrainingCheckpoint, **options: Any) -> Any:
+        model().fit(batches, verbose=0, callbacks=[saved], **options)
+        return load_state(tmp_path)["step"]
+
+    endless, by_epochs = training(dataset, epochs=-1), training(dataset)
+    begun = (batch for batch in endless.as_numpy())
+    next(begun)
+    saved = TrainingCheckpoint(endless, tmp_path, 1)
+    assert step_after(begun, saved, steps_per_epoch=2) == 3, "the peek, and two steps"
+    for steps in (6, 4):
+        assert step_after(endless.as_tf_data(), saved, steps_per_epoch=steps) == steps, "each `fit` begins anew"
+    next(iter(by_epochs.as_tf_data()))
+    saved = TrainingCheckpoint(by_epochs, tmp_path, 1)
+    assert step_after(by_epochs.as_tf_data(), saved, steps_per_epoch=2, epochs=2) == 4, "of one iteration"
+
+
 @pytest.mark.nightly
 def test_keras_own_backup_goes_on_at_an_epoch(dataset: Dataset, tmp_path: Path) -> None:
     def fitted(*callbacks: Any) -> list[Any]:

@@ -33,7 +33,7 @@ FORMS: dict[str, tuple[Callable[[Input], Iterator[Any]], dict[str, int]]] = {
     "workers": (Input.as_numpy, {"workers": 2}),
     "on a device": (lambda given: iter(OnDevice(given, lambda batch: batch)), {"threads": 2}),
     "with progress": (lambda given: with_progress(given.as_numpy()), {"threads": 2}),
-    "a mixture": (lambda given: mix([given, given], [1, 1], epochs=4).as_numpy(), {"threads": 2}),
+    "a mixture": (lambda given: mix([given, given], [1, 1], epochs=4).as_numpy(), {"threads": 2, "epochs": -1}),
     "for Keras": (by_number, {"threads": 2}),
 }
 

@@ -1,5 +1,6 @@
 """Inputs mixed by weights: exact shares, every record of each input, states."""
 
+import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -7,10 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given as for_all
+from hypothesis import settings
+from hypothesis import strategies as st
 
 from recordmill import Dataset, DatasetError, mix, open_dataset
 from recordmill.pipeline.reader.input import Input
-from recordmill.pipeline.reader.mix import drawn, merged, quotas
+from recordmill.pipeline.reader.mix import Shares, drawn, merged, quotas
 from recordmill.transforms.base.kinds import read_description
 from tests import hand_made
 from tests.descriptions import whole
@@ -29,8 +33,11 @@ def keys(given: Input) -> list[list[int]]:
 
 
 def test_weights_become_whole_numbers() -> None:
-    weights = [1, 1], [0.7, 0.3], [3, 1, 4], [1, 10**7], [1 / 3, 2 / 3], np.float32([0.75, 0.25])
-    assert [*map(quotas, weights)] == [[1, 1], [7, 3], [3, 1, 4], [1, 10000], [1, 2], [3, 1]]
+    weights = [1, 1], [0.7, 0.3], [3, 1, 4], [1, 10**4], [1 / 3, 2 / 3], np.float32([0.75, 0.25])
+    assert [*map(quotas, weights)] == [[1, 1], [7, 3], [3, 1, 4], [1, 9999], [1, 2], [3, 1]]
+    for small in ([1, 10_001], [1, 10**7], [10**4, 1, 10**4]):
+        with raises(DatasetError, "1 : 10,000", "got 1", "leave its input out"):
+            quotas(small)
 
 
 def test_every_block_has_exact_shares_and_no_record_twice() -> None:
@@ -40,6 +47,30 @@ def test_every_block_has_exact_shares_and_no_record_twice() -> None:
     assert sorted(ranks[sources == 0].tolist()) == list(range(600))
     assert sorted(ranks[sources == 1].tolist()) == list(range(400))
     assert len({tuple(block) for block in sources.reshape(-1, 5).tolist()}) == 10  # all that there are
+
+
+SHARES = st.lists(st.integers(1, 9), min_size=2, max_size=2)
+
+
+@settings(max_examples=40)
+@for_all(st.dictionaries(st.integers(1, 12), SHARES, max_size=3), SHARES, st.integers(1, 7), st.integers(0, 9))
+def test_shares_change_at_their_steps(
+    later: dict[int, list[int]], first: list[int], global_batch: int, seed: int
+) -> None:
+    by_step = {0: first, **dict(sorted(later.items()))}
+    starts = [step * global_batch for step in by_step]
+    ends = [*starts[1:], starts[-1] + 5 * sum([*by_step.values()][-1])]
+    shares = Shares(by_step, global_batch, seed)
+    sources, ranks = shares(np.arange(ends[-1]))
+    for start, end, quota in zip(starts, ends, by_step.values(), strict=True):
+        for block in range(start, end, sum(quota)):  # the last may be cut off
+            counts = np.bincount(sources[block : min(block + sum(quota), end)], minlength=2)
+            assert (abs(counts - np.array(quota) * counts.sum() / sum(quota)) < 1).all()
+        for source in (0, 1):
+            given = ranks[:end][sources[:end] == source].tolist()
+            assert sorted(given) == list(range(len(given))), "each record once, none left out"
+    some = np.random.default_rng(seed).integers(0, ends[-1], 20)
+    assert [*map(list, shares(some))] == [sources[some].tolist(), ranks[some].tolist()]
 
 
 def test_each_input_gives_its_share_and_all_of_its_records(dataset: Dataset) -> None:
@@ -73,6 +104,22 @@ def test_a_mixture_goes_on_where_it_stopped(dataset: Dataset) -> None:
         mix(inputs(dataset), [1, 1], epochs=3, seed=5).resume(state)
 
 
+def test_weights_by_step_are_those_of_any_hosts_and_resumed_before_and_after_a_change(dataset: Dataset) -> None:
+    weights, steps = {4: [1, 3], 0: [3, 1]}, {"epochs": 3, "seed": 2}
+    whole = keys(mix(inputs(dataset), weights, **steps))
+    rows = [sum(key < 10 for batch in part for key in batch) for part in (whole[:4], whole[4:8])]
+    assert rows == [12, 4]
+    assert whole[:4] == keys(mix(inputs(dataset), [3, 1], **steps))[:4]
+    of_hosts = [inputs(dataset, batch_size=2, host_index=host, host_count=2) for host in range(2)]
+    parts = [keys(mix(each, weights, **steps)) for each in of_hosts]
+    assert [[*first, *second] for first, second in zip(*parts, strict=True)] == whole
+    for step in (3, 4, 6):
+        state = json.loads(json.dumps(mix(of_hosts[1], weights, **steps).state(step)))
+        assert keys(mix(inputs(dataset), weights, **steps).resume(state)) == whole[step:]
+    with raises(DatasetError, "quotas: [[0, [3, 1]], [4, [1, 3]]]", "[3, 1]"):
+        mix(inputs(dataset), [3, 1], **steps).resume(state)
+
+
 def test_hosts_and_workers_share_a_mixture_and_it_is_tf_data_too(dataset: Dataset) -> None:
     whole = keys(mix(inputs(dataset), [2, 1], epochs=2))
     of_hosts = [inputs(dataset, batch_size=2, host_index=host, host_count=2) for host in range(2)]
@@ -89,12 +136,19 @@ def test_hosts_and_workers_share_a_mixture_and_it_is_tf_data_too(dataset: Datase
     ({}, [1, 0], ("weight above 0", "[1, 0]")),
     ({}, [1, float("inf")], ("weight above 0", "[1, inf]")),
     ({}, ["a", 1], ("weight above 0", "['a', 1]")),
+    ({}, {0: [1, 1], 5: [1]}, ("weight above 0", "[1]", "2")),
+    ({}, {0: 3}, ("weight above 0", "3", "2")),
+    ({}, {5: [1, 1]}, ("from 0", "[5]")),
+    ({}, {0: [1, 1], "5": [1, 1]}, ("from 0", "[0, '5']")),
+    ({}, {0: [1, 1], -5: [1, 1]}, ("from 0", "[0, -5]")),
+    ({"start_step": 2}, [1, 1], ("hand", "start_step=2", "mix")),
+    ({"epochs": 3}, [1, 1], ("hand", "epochs=3", "mix")),
     ({"batch_size": 2}, [1, 1], ("batch_size", "(2, 0, 1)", "(4, 0, 1)")),
     ({"features": ["price"]}, [1, 1], ("batches of hand and hand", "price")),
     ({"split": "test"}, [1, 1], ("'test'", "hand", "leave it out")),
 ])  # fmt: skip
 def test_what_does_not_fit_is_refused(
-    second: dict[str, Any], weights: list[float], facts: tuple[str, ...], dataset: Dataset
+    second: dict[str, Any], weights: Any, facts: tuple[str, ...], dataset: Dataset
 ) -> None:
     first, common = inputs(dataset)[0], {"split": "train", "batch_size": 4, "with_key": True, "features": FEATURES}
     with raises(DatasetError, *facts):

@@ -21,6 +21,7 @@ import numpy as np
 import psutil
 import pytest
 
+from recordmill import Dataset
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.reader import workers as worker_module
 from recordmill.pipeline.reader.worker_process import Maker
@@ -75,6 +76,14 @@ def test_a_worker_imports_the_numpy_reader_alone_and_its_counts_are_summed_here(
     assert "numpy" in modules
     assert not {"tensorflow", "keras", "apache_beam", "pydantic", "pyarrow", "yaml", "pytest"} & set(modules)
     assert batches.counters.counts["skipped"] == 0 + 1 + 2
+
+
+def test_a_worker_loads_the_kinds_that_it_reads(dataset: Dataset) -> None:
+    task = pickled_task(dataset.training_input(batch_size=2, features=["price"], label=None).source.open())
+    code = "import pickle, sys; pickle.load(sys.stdin.buffer); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], input=task, capture_output=True, check=True, cwd=ROOT).stdout
+    kinds = {name.rpartition(".")[2] for name in loaded.decode().split() if name.endswith("_stored")}
+    assert kinds == {"values_stored", "image_stored"}, "images come first, whatever is read"
 
 
 @pytest.mark.parametrize(("name", "error", "facts"), [
@@ -236,6 +245,20 @@ def test_threads_make_the_batches_until_the_processes_are_ready(tmp_path: Path) 
     assert [step for step, _ in made] == list(range(len(made)))
     is_here = [maker == os.getpid() for _, maker in made]
     assert is_here == sorted(is_here, reverse=True)
+
+
+@pytest.mark.parametrize(("cores", "at_once"), [(1, 1), (2, 1), (3, 1), (4, 2), (64, 3)])
+def test_processes_start_a_few_at_a_time_and_none_after_the_end(cores: int, at_once: int, tmp_path: Path) -> None:
+    before = children()
+    with constants(worker_module, cores=lambda: cores):
+        batches = in_processes(Pids(tmp_path / "go"), itertools.count(), 3, threads=1)
+        while len(children() - before) < at_once:
+            next(batches)
+        for _ in range(50):
+            next(batches)
+        assert len(children() - before) == at_once
+        batches.close()
+    assert children() == before
 
 
 @pytest.mark.parametrize("program", ["/bin/false", "/nowhere/python", "", None])

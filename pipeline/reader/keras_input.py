@@ -203,6 +203,9 @@ class TrainingCheckpoint(keras.callbacks.Callback):
     is the input's epoch 3, and a resumed input's first epoch is the rest of one. So it is useful without a folder too,
     beside `BackupAndRestore` at the end of epochs, or on all hosts but the first.
 
+    Steps count from the first of the iteration that `fit` begins; of one begun before, such as a generator, from its
+    place when the callback is made.
+
     Args:
         train: the input that `fit` gets, as `train.as_tf_data()`.
         folder: the folder to save in; other files in it stay. None saves nothing.
@@ -218,9 +221,10 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self._every = every_steps
         # With `epochs`, one iteration covers all of them: steps are only counted.
         self._by_epochs = train.source.given.epochs is None
-        self._step = self._saved = train.source.given.start_step
-        self._first = self._last = self._step
-        self._epoch = 0
+        self._meter = train.meter  # of the latest iteration
+        self._step = self._saved = train.source.given.start_step if train.meter is None else train.meter.step
+        self._first: int | None = None  # the step before the epoch's first batch, once it is there
+        self._last = self._epoch = 0
         self._our_end = object()
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
@@ -228,18 +232,21 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self._epoch = epoch
         if self._by_epochs:
             self._train.set_epoch(epoch)
-            of_epoch = self._train.batches_per_epoch
-            self._step = max(self._train.source.given.start_step, epoch * of_epoch)
-            self._last = (epoch + 1) * of_epoch
-        self._first = self._step
+        self._meter, self._first = self._train.meter, None
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Counts the steps, and saves."""
+        of_epoch = self._train.batches_per_epoch
+        if self._first is None:
+            if self._train.meter is not None and self._train.meter is not self._meter:
+                self._step = self._train.meter.start
+            self._first, self._saved = self._step, min(self._step, self._saved)
+            self._last = (self._first // of_epoch + 1) * of_epoch
         self._step = self._first + batch + 1
         if self._by_epochs:
             self._step = min(self._step, self._last)  # Keras counts a shorter execution as a full one
             # Ends the first, shorter epoch of a resumed input; else Keras takes its length for that of all epochs.
-            resumed = self._train.source.given.start_step % self._train.batches_per_epoch
+            resumed = self._train.source.given.start_step % of_epoch
             if resumed and self._step == self._last and not self.model.stop_training:
                 self.model.stop_training = self._our_end  # truthy, unlike the `True` that other callbacks set for good
         if self._every and self._step - self._saved >= self._every:

@@ -105,13 +105,17 @@ class Figures(NamedTuple):
 
 
 class Meter:
-    """Measures one loop over batches: `batches` and `rows` count what was given out; `step` is the next batch's."""
+    """Measures one loop over batches: `batches` and `rows` count what was given out; `step` is the next batch's.
+
+    `start` is the step of the first batch.
+    """
 
     def __init__(
         self, counters: Counters | None = None, clock: Callable[[], float] = time.perf_counter, step: int = 0
     ) -> None:
         """Takes the counters of the batches' maker, a clock in seconds, and the step of the first batch."""
-        self._counters, self._clock, self.step = counters or Counters(), clock, step
+        self._counters, self._clock = counters or Counters(), clock
+        self.start = self.step = step
         self._first: Figures | None = None
         self._waited, self.batches, self.rows = 0.0, 0, 0
 

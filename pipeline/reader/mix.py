@@ -1,15 +1,16 @@
 """Several inputs as one, by weights: exact in every block of records, and resumable at any step.
 
->>> both = mix([photos.training_input(batch_size=64), drawings.training_input(batch_size=64)], [3, 1])  # doctest: +SKIP
+>>> inputs = [photos.training_input(batch_size=64), drawings.training_input(batch_size=64)]  # doctest: +SKIP
+>>> both = mix(inputs, {0: [3, 1], 10_000: [1, 1]})  # doctest: +SKIP
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import accumulate, zip_longest
+from itertools import accumulate, pairwise, zip_longest
 from math import inf, lcm
-from numbers import Real
-from typing import Any, Self
+from numbers import Integral, Real
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from recordmill.pipeline.reader.batches import Batches, BatchSource, SplitSource
 from recordmill.pipeline.reader.input import Input
 from recordmill.pipeline.reader.metrics import Counters
 from recordmill.pipeline.reader.options import ReadOptions
-from recordmill.pipeline.reader.order import Integers, permuted
+from recordmill.pipeline.reader.order import FOR_EVER, Integers, permuted
 from recordmill.pipeline.reader.request import Request
 from recordmill.pipeline.reader.rows import Batch, Chosen, Rows, structured
 from recordmill.pipeline.safe_text import cut
@@ -32,7 +33,7 @@ BLOCK = 10_000  # records in which the shares are exact, at most
 
 def mix(
     inputs: Sequence[Input],
-    weights: Sequence[float],
+    weights: Sequence[float] | Mapping[int, Sequence[float]],
     *,
     seed: int = 0,
     epochs: int | None = None,
@@ -47,7 +48,9 @@ def mix(
 
     Args:
         inputs: results of `training_input` with the same batch size, hosts and batch structure.
-        weights: one per input, above 0; shares are exact in every block of 10,000 records, or fewer if possible.
+        weights: one per input, above 0; shares are exact in every block of 10,000 records, or fewer if possible. Or
+            such weights by the step, from 0, that they begin with: `{0: [3, 1], 10_000: [1, 1]}`. A change cuts off a
+            block, where each share is exact within a record.
         seed: any whole number; decides each record's input.
         epochs: as in `training_input`, as are `start_step`, `threads` and `workers`.
         start_step: the step to begin with.
@@ -55,14 +58,17 @@ def mix(
         workers: processes that make batches, by default as in `training_input`; 0 for none.
 
     Raises:
-        DatasetError: the inputs do not fit, their values differ in meaning, or a value is out of range.
+        DatasetError: the inputs do not fit, begin late or end, their values differ in meaning, a value is out of
+            range, or a weight is less than 1 : 10,000 of the others.
     """
     sources = list[SplitSource]()
     for each in inputs:
         if not isinstance(each, Input) or not isinstance(each.source, SplitSource):
             raise DatasetError(f"mix takes inputs of `training_input`, got {cut(repr(each))}")
         sources.append(each.source)
-    _check(sources, weights)
+    by_step = weights if isinstance(weights, Mapping) else {0: weights}
+    _check_weights(by_step, len(sources))
+    _check(sources)
     _check_meaning([each.folder for each in inputs], sources)
     given = replace(
         sources[0].given,
@@ -74,17 +80,22 @@ def mix(
         on_error="raise" if all(source.given.on_error == "raise" for source in sources) else "skip",
         max_skipped=sum(source.given.max_skipped for source in sources),
     )
-    return Input(MixedSource(sources, quotas(weights), given))
+    return Input(MixedSource(sources, {int(step): quotas(by_step[step]) for step in sorted(by_step)}, given))
 
 
 def quotas(weights: Sequence[float]) -> list[int]:
     """Returns each input's records in a block: whole numbers in the ratio of the weights, at least 1.
+
+    Raises: DatasetError: a weight is too small.
 
     >>> quotas([0.7, 0.3]), quotas([2, 2])
     ([7, 3], [1, 1])
     """
     weights = [float(weight) for weight in weights]
     total = sum(weights)
+    if min(weights) * BLOCK < total - min(weights):
+        least = f"mix takes weights of at least 1 : {BLOCK:,} of the others together"
+        raise DatasetError(f"{least}, got {min(weights):g} in {weights}: leave its input out, or give it a larger one")
     shares = [Fraction(weight / total).limit_denominator(BLOCK) for weight in weights]
     block = lcm(*(share.denominator for share in shares))
     if block <= BLOCK and sum(shares) == 1 and min(shares) > 0:
@@ -95,8 +106,8 @@ def quotas(weights: Sequence[float]) -> list[int]:
 class MixedSource(BatchSource):
     """The source of an input that mixes several."""
 
-    def __init__(self, sources: Sequence[SplitSource], quotas: Sequence[int], given: ReadOptions) -> None:
-        """Takes the sources, their records in a block, and the mixture's options."""
+    def __init__(self, sources: Sequence[SplitSource], quotas: Mapping[int, Sequence[int]], given: ReadOptions) -> None:
+        """Takes the sources, their records in a block by the step that begins with them, and the mixture's options."""
         self.sources, self.quotas, self.given = sources, quotas, given
         self.threads = given.threads or sources[0].threads
         self.steps = sources[0].request.steps
@@ -110,7 +121,7 @@ class MixedSource(BatchSource):
         mixed = [source.order_facts() for source in self.sources]
         return {
             "mixed": [{name: value for name, value in facts.items() if name not in common} for facts in mixed],
-            "quotas": list(self.quotas),
+            "quotas": self.quotas[0] if len(self.quotas) == 1 else [*map(list, self.quotas.items())],
             "seed": self.given.seed,
             **{name: facts[name] for facts in mixed for name in common if name in facts},
         }
@@ -120,41 +131,96 @@ class MixedSource(BatchSource):
 
     def open(self) -> "MixedBatches":
         counters = Counters()
-        return MixedBatches([source.open(counters) for source in self.sources], self.quotas, self.given.seed)
+        shares = Shares(self.quotas, self.steps.global_batch, self.given.seed)
+        return MixedBatches([source.open(counters) for source in self.sources], shares)
 
     def starting_at(self, step: int, lanes: int = 0) -> Self:
-        sources = [source.starting_at(source.given.start_step, lanes) for source in self.sources]
+        sources = [source.starting_at(0, lanes) for source in self.sources]
         return type(self)(sources, self.quotas, replace(self.given, start_step=step))
+
+
+def shared(records: int, quotas: Sequence[int]) -> list[int]:
+    """Divides a number of records in the ratio of the quotas, within a record.
+
+    >>> shared(5, [3, 1])
+    [3, 2]
+    """
+    ends = [records * end // sum(quotas) for end in accumulate(quotas, initial=0)]
+    return [end - start for start, end in pairwise(ends)]
+
+
+class Run(NamedTuple):
+    """Whole blocks of equal shares."""
+
+    first: int  # position
+    quotas: Sequence[int]  # records of each input in a block
+    blocks: int  # in the runs before
+    records: Integers  # of each input in the runs before: int64 [inputs]
+
+
+class Shares:
+    """The input of each record of a mixture: exact shares in every block; a cut-off one is a shorter block."""
+
+    def __init__(self, quotas: Mapping[int, Sequence[int]], global_batch: int, seed: int) -> None:
+        """Takes each input's records in a block, by the step that begins with them, from 0, ascending."""
+        begins, by_step = list[tuple[int, Sequence[int]]](), [*quotas.items()]
+        for (step, each), (following, _) in pairwise([*by_step, by_step[-1]]):
+            begins.append((step * global_batch, each))
+            if left := (following - step) * global_batch % sum(each):
+                begins.append((following * global_batch - left, shared(left, each)))
+        self._runs, self._seed = list[Run](), seed
+        blocks, records = 0, np.zeros(len(by_step[0][1]), np.int64)
+        for (first, each), (end, _) in pairwise([*begins, begins[-1]]):
+            self._runs.append(Run(first, each, blocks, records))
+            whole = (end - first) // sum(each)
+            blocks, records = blocks + whole, records + whole * np.array(each)
+
+    def __call__(self, positions: Integers) -> tuple[Integers, Integers]:
+        """Returns each position's input, and the number of that input's earlier records: int64 [rows] both."""
+        runs = np.searchsorted([run.first for run in self._runs], positions, side="right") - 1
+        sources, ranks = np.empty_like(positions), np.empty_like(positions)
+        for number in np.unique(runs).tolist():
+            rows, run = runs == number, self._runs[number]
+            sources[rows], within = drawn(positions[rows] - run.first, run.quotas, self._seed, run.blocks)
+            ranks[rows] = run.records[sources[rows]] + within
+        return sources, ranks
 
 
 class MixedBatches(Batches):
     """The batches of a mixture."""
 
-    def __init__(self, rows: Sequence[Rows], quotas: Sequence[int], seed: int) -> None:
+    def __init__(self, rows: Sequence[Rows], shares: Shares) -> None:
         self.rows, self.counters = rows, rows[0].counters
-        self._quotas, self._seed = quotas, seed
+        self._shares = shares
 
     def __call__(self, steps: Sequence[int]) -> list[Batch | None]:
         return [self._batch(step) for step in steps]
 
-    def _batch(self, step: int) -> Batch | None:
-        steps = self.rows[0].request.steps
-        start = step * steps.global_batch + steps.host_index * steps.batch_size
-        positions = np.arange(start, start + steps.batch_size)
-        sources, ranks = drawn(positions, self._quotas, self._seed)
-        places, parts = list[Integers](), list[dict[str, Any]]()  # in the batch
+    def chosen(self, step: int) -> Iterator[tuple[int, Integers, Chosen]]:
+        """Yields the records of this host's batch by input and epoch: (input, rows of the batch, records)."""
+        sources, ranks = self._shares(self._positions(step))
         for source, rows in enumerate(self.rows):
             in_batch = np.flatnonzero(sources == source)
             epochs, of_epoch = np.divmod(ranks[in_batch], rows.request.steps.records)
             for epoch in np.unique(epochs).tolist():
-                [(ready, intact)] = rows.read([rows.choose(epoch, of_epoch[epochs == epoch])])
-                places.append(in_batch[epochs == epoch][intact])
-                parts.append(ready)
+                yield source, in_batch[epochs == epoch], rows.choose(epoch, of_epoch[epochs == epoch])
+
+    def _positions(self, step: int) -> Integers:
+        steps = self.rows[0].request.steps
+        start = step * steps.global_batch + steps.host_index * steps.batch_size
+        return np.arange(start, start + steps.batch_size)
+
+    def _batch(self, step: int) -> Batch | None:
+        places, parts = list[Integers](), list[dict[str, Any]]()  # in the batch
+        for source, in_batch, chosen in self.chosen(step):
+            [(ready, intact)] = self.rows[source].read([chosen])
+            places.append(in_batch[intact])
+            parts.append(ready)
         order = np.argsort(np.concatenate(places), kind="stable")
         if not len(order):
             return None
         ready = merged(parts, order, self.rows[0].request.features)
-        first = positions[: len(order)]
+        first = self._positions(step)[: len(order)]
         draws = self.rows[0].mixed(Chosen(0, first, first, np.ones(len(first), np.float32)))
         return structured(self.rows[0].request, ready, draws, None)
 
@@ -163,11 +229,11 @@ class MixedBatches(Batches):
             rows.close()
 
 
-def drawn(positions: Integers, quotas: Sequence[int], seed: int) -> tuple[Integers, Integers]:
-    """Returns each position's input, and the number of that input's earlier records."""
+def drawn(positions: Integers, quotas: Sequence[int], seed: int, earlier: int = 0) -> tuple[Integers, Integers]:
+    """Returns each position's input, and the number of that input's earlier records; `earlier` blocks come before."""
     ends = np.array(list(accumulate(quotas)), np.int64)
     blocks, within = np.divmod(positions, ends[-1])
-    slots = permuted(within, blocks, int(ends[-1]), seed, MIXED)
+    slots = permuted(within, earlier + blocks, int(ends[-1]), seed, MIXED)
     sources = np.searchsorted(ends, slots, side="right")
     own = np.array(quotas, np.int64)[sources]
     return sources, blocks * own + slots - (ends[sources] - own)
@@ -194,10 +260,16 @@ def merged(parts: Sequence[dict[str, Any]], order: Integers, features: Mapping[s
     return result
 
 
-def _check(sources: Sequence[SplitSource], weights: Sequence[float]) -> None:
-    are_weights = all(isinstance(weight, Real) and 0 < weight < inf for weight in weights)
-    if not sources or len(weights) != len(sources) or not are_weights:
-        raise DatasetError(f"mix takes one weight above 0 per input, got {list(weights)} for {len(sources)}")
+def _check_weights(weights: Mapping[int, Sequence[float]], inputs: int) -> None:
+    if 0 not in weights or not all(isinstance(step, Integral) and step >= 0 for step in weights):
+        raise DatasetError(f"mix takes weights by the step, from 0, that they begin with, got steps {[*weights]}")
+    for each in weights.values():
+        given = [*each] if isinstance(each, Sequence | np.ndarray) else []
+        if not inputs or len(given) != inputs or not all(isinstance(one, Real) and 0 < one < inf for one in given):
+            raise DatasetError(f"mix takes one weight above 0 per input, got {given or each} for {inputs}")
+
+
+def _check(sources: Sequence[SplitSource]) -> None:
     first = sources[0].request
     for source in sources:
         request = source.request
@@ -205,6 +277,10 @@ def _check(sources: Sequence[SplitSource], weights: Sequence[float]) -> None:
             raise DatasetError(f"'{request.given.split}' of {request.dataset} is empty: leave it out of the mixture")
         if request.given.pad or (request.given.text == "packed" and request.pack is None):
             raise DatasetError("mix takes one record per row, without weights: leave pad=True and text='packed' out")
+        for name, fits in (("start_step", (0,)), ("epochs", (None, FOR_EVER))):
+            if (value := getattr(request.given, name)) not in fits:
+                has = f"the input of {request.dataset} has {name}={value}, and a mixture begins and repeats its inputs"
+                raise DatasetError(f"{has}: leave it out of `training_input`, and give it to mix")
         both = request.steps, first.steps
         mine, others = ((steps.batch_size, steps.host_index, steps.host_count) for steps in both)
         if mine != others:

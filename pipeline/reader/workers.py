@@ -19,10 +19,11 @@ import sys
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from itertools import cycle
 from multiprocessing.connection import Connection
+from threading import Event, Thread
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -84,23 +85,21 @@ def in_processes(
 def _by_processes(
     make: Callable[[Asked], Made], steps: Iterator[Asked], workers: int, threads: int
 ) -> Pairs[Asked, Made]:
-    task, pool = pickled_task(make), list[_Worker]()
+    task, pool, closing, started = pickled_task(make), list[_Worker](), Event(), Future[None]()
+    at_once = max(1, cores() // 2) if threads else workers
+    starter = Thread(target=_start, args=(pool, range(workers), task, at_once, closing, started), daemon=True)
     try:
-        with ThreadPoolExecutor(1) as starter:  # a process starts in 10 ms, and is ready after 300
-            started = starter.submit(_start, pool, workers, task)
-            if threads:  # until each process is ready, has ended, or cannot be started
-
-                def undecided() -> Any:
-                    ready = started.done() and (started.exception() or all(worker.is_decided() for worker in pool))
-                    return None if ready else next(steps, None)
-
-                yield from _in_threads(make, iter(undecided, None), threads)
+        starter.start()
+        if threads:
+            yield from _in_threads(make, iter(lambda: None if started.done() else next(steps, None), None), threads)
+        if not threads or started.done():  # else all steps are made
             started.result()
-        for worker in pool:
-            if worker.ended:
-                raise worker.ended
-        yield from _in_turn(make, steps, pool)
+            yield from _in_turn(make, steps, pool)
     finally:
+        closing.set()
+        for worker in pool:
+            worker.kill()  # the starter may wait for it
+        starter.join()
         for worker in pool:
             worker.close()
 
@@ -117,13 +116,23 @@ def _no_start(reason: object) -> NoProcesses:
     return NoProcesses(f"worker processes cannot be started ({reason}): workers=0 reads without them")
 
 
-def _start(pool: list["_Worker"], workers: int, task: bytes) -> None:
+def _start(
+    pool: list["_Worker"], numbers: range, task: bytes, at_once: int, closing: Event, started: Future[None]
+) -> None:
+    """Starts processes, at most `at_once` at a time: until it is ready, each takes a core from the threads."""
     try:
-        for number in range(workers):
+        for number in numbers:
+            if number >= at_once:
+                pool[number - at_once].wait_until_ready()
             pool.append(_Worker(number))
             pool[-1].begin(task)
-    except OSError as error:
-        raise _no_start(error) from None
+            if closing.is_set():  # else its end kills this process, too
+                return
+        for worker in pool[-at_once:]:
+            worker.wait_until_ready()
+        started.set_result(None)
+    except Exception as error:
+        started.set_exception(_no_start(error) if isinstance(error, OSError) else error)
 
 
 def default_workers(source: BatchSource, steps: int) -> int:
@@ -187,8 +196,7 @@ class _Worker:
     """A worker process, seen from its parent."""
 
     def __init__(self, number: int) -> None:
-        self._number, self._is_ready = number, False
-        self.ended: NoProcesses | None = None  # set if the process ended before it was ready
+        self._number = number
         self._dropped: deque[int] = deque()  # numbers of arrays with reusable memory
         if not sys.executable or getattr(sys, "frozen", False):  # it would start the program again
             raise OSError(f"sys.executable is {sys.executable!r}, not a Python")
@@ -205,19 +213,16 @@ class _Worker:
         self._pipe = Connection(mine.detach())
 
     def begin(self, task: bytes) -> None:
-        with suppress(ConnectionError):  # it has died: `batch` raises after its finished batches
+        with suppress(ConnectionError):  # it has died: `wait_until_ready` raises
             self._pipe.send_bytes(task)
 
-    def is_decided(self, *, wait: bool = False) -> bool:
-        """Whether the process has loaded the task or `ended`."""
-        if not self._is_ready and not self.ended and (wait or self._pipe.poll()):
-            try:
-                self._pipe.recv_bytes()
-                self._is_ready = True
-            except (EOFError, ConnectionError):
-                self._process.kill()  # another program may keep running with the pipe closed
-                self.ended = _no_start(f"{sys.executable}: {self._died()}")
-        return self._is_ready or self.ended is not None
+    def wait_until_ready(self) -> None:
+        """Waits until the process has loaded the task. Raises: NoProcesses: it ended."""
+        try:
+            self._pipe.recv_bytes()
+        except (EOFError, ConnectionError):
+            self.kill()  # another program may keep running with the pipe closed
+            raise _no_start(f"{sys.executable}: {self._died()}") from None
 
     def ask(self, step: Any) -> None:
         """Requests a batch, and releases reusable memory."""
@@ -227,9 +232,6 @@ class _Worker:
 
     def batch(self) -> tuple[Any, dict[str, float]]:
         """Waits for the oldest requested batch, and returns it with the worker's counts since the last one."""
-        self.is_decided(wait=True)
-        if self.ended:
-            raise self.ended
         try:
             answer: Answer = self._pipe.recv()
         except (EOFError, ConnectionError):
@@ -244,10 +246,14 @@ class _Worker:
             raise batch
         return batch, answer.counters
 
-    def close(self) -> None:
+    def kill(self) -> None:
         """Ends the process; arrays in use stay valid."""
-        self._pipe.close()
         self._process.kill()
+
+    def close(self) -> None:
+        """Ends the process and its pipe."""
+        self.kill()
+        self._pipe.close()
         self._process.wait()
 
     def _died(self) -> DatasetError:

@@ -269,16 +269,23 @@ def tfds(world: World) -> Found:
 
 
 LEARNED = "Refused where the versions learned other words, names or figures."
+UNLIKE = dict.fromkeys(("image", "image_sequence", "text", "texts", "categories", "number", "numbers"), LEARNED)
 
 
-@way(
-    "in a mixture with a version that learned from other rows",
-    mark="nightly",
-    refused=dict.fromkeys(("image", "image_sequence", "text", "texts", "categories", "number", "numbers"), LEARNED),
-)
+@way("in a mixture with a version that learned from other rows", mark="nightly", refused=UNLIKE)
 def mixed(world: World) -> Found:
     """Values of the other version mean the same, or a line refuses the mixture."""
-    one, other = world.built, world.again("other")
+    return _mixed(world, "other", [1, 1])
+
+
+@way("in such a mixture with weights by step", mark="nightly", refused=UNLIKE)
+def mixed_by_step(world: World) -> Found:
+    """Values before and after the change are those of both versions, or a line refuses the mixture."""
+    return _mixed(world, "other_by_step", {0: [1, 1], 3: [1, 3]})
+
+
+def _mixed(world: World, version: str, weights: Any) -> Found:
+    one, other = world.built, world.again(version)
     lines = (other.folder / "rows.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     moved = [line.replace('"split": "train"', '"split": "test"') for line in lines[:2]]
     (other.folder / "rows.jsonl").write_text("".join([*moved, *lines[2:]]), encoding="utf-8")
@@ -287,7 +294,7 @@ def mixed(world: World) -> Found:
         given = {"batch_size": 2, "features": [name], "with_key": True, "label": None}
         inputs = [each.dataset.training_input("train", **given) for each in (one, other)]
         try:
-            batches = list(recordmill.mix(inputs, [1, 1], epochs=2).as_numpy())
+            batches = list(recordmill.mix(inputs, weights, epochs=2).as_numpy())
         except DatasetError as error:
             found[name] = f"{REFUSED}{error}"
         else:

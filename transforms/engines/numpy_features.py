@@ -13,22 +13,24 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from recordmill.transforms.base.arrays import ArrayDescription
 from recordmill.transforms.base.buffers import Array, BatchMemory, Empty
 from recordmill.transforms.base.description import Description
 from recordmill.transforms.base.stored import KEY, Column, FinishOptions, Ragged, RowError, part_name
 from recordmill.transforms.images.augment.base import Lying, MovedBoxes, MovedKeypoints
 from recordmill.transforms.images.augment.chain import Augment
 from recordmill.transforms.images.image_read import ImageReader
-from recordmill.transforms.images.image_stored import AnyImages, ImageDescription, ImageSequenceDescription
-from recordmill.transforms.images.places_stored import PlacesDescription
 from recordmill.transforms.texts.text_read import Shares, padded, strings, texts
-from recordmill.transforms.texts.text_stored import TextDescription, TokenLabelsDescription
-from recordmill.transforms.values.values_stored import CategoriesDescription, OwnDescription, RawDescription
+
+if TYPE_CHECKING:  # a worker loads the kinds that it reads
+    from recordmill.transforms.base.arrays import ArrayDescription
+    from recordmill.transforms.images.image_stored import AnyImages, ImageDescription, ImageSequenceDescription
+    from recordmill.transforms.images.places_stored import PlacesDescription
+    from recordmill.transforms.texts.text_stored import TextDescription, TokenLabelsDescription
+    from recordmill.transforms.values.values_stored import CategoriesDescription, OwnDescription, RawDescription
 
 Features: TypeAlias = Mapping[str, Description]
 Parts: TypeAlias = Mapping[str, Any]  # columns or arrays, by part
@@ -94,7 +96,7 @@ class Batch:
         """Returns a feature's columns, by part."""
         return {part: self.columns[part_name(name, part)] for part in description.parts}
 
-    def images(self, name: str, description: AnyImages) -> ImageReader:
+    def images(self, name: str, description: "AnyImages") -> ImageReader:
         """Returns the reader of a feature's images."""
         on_it = {of: some for of, each in self.features.items() if each.lies_on == name and (some := each.as_places)}
         lying = [_lying(each, self.places[of]) for of, each in on_it.items()]
@@ -102,7 +104,7 @@ class Batch:
         return ImageReader(name, description, dtype, self.augment.get(name), lying, self.empty)
 
 
-def _lying(description: PlacesDescription, rows: Ragged) -> Callable[[int], Lying]:
+def _lying(description: "PlacesDescription", rows: Ragged) -> Callable[[int], Lying]:
     """Returns a function from a row to its objects, to be moved in place."""
     moved: Callable[[Array], Lying] = MovedBoxes
     if description.partners is not None:
@@ -135,13 +137,13 @@ def _with_length(description: Any, rows: Ragged, full: Callable[[int | None], Ar
     return {"": full(description.max_length), "length": rows.lengths()}
 
 
-def _image(batch: Batch, name: str, description: ImageDescription) -> Parts:
+def _image(batch: Batch, name: str, description: "ImageDescription") -> Parts:
     stored = batch.stored(name, description)
     ready = batch.images(name, description).images(stored[""], stored.get("orientation"))
     return {**ready, "missing": stored["missing"]} if "missing" in stored else ready
 
 
-def _image_sequence(batch: Batch, name: str, description: ImageSequenceDescription) -> Parts:
+def _image_sequence(batch: Batch, name: str, description: "ImageSequenceDescription") -> Parts:
     rows: Any = batch.columns[name]
 
     def read(length: int | None) -> Array:
@@ -151,19 +153,19 @@ def _image_sequence(batch: Batch, name: str, description: ImageSequenceDescripti
     return _with_length(description, rows, read)
 
 
-def _places(batch: Batch, name: str, description: PlacesDescription) -> Parts:
+def _places(batch: Batch, name: str, description: "PlacesDescription") -> Parts:
     return _padded(batch, description, batch.places[name])
 
 
-def _text(batch: Batch, name: str, description: TextDescription) -> Parts:
+def _text(batch: Batch, name: str, description: "TextDescription") -> Parts:
     return texts(name, description, batch.stored(name, description), batch.options, batch.empty, batch.shares)
 
 
-def _labels(batch: Batch, name: str, description: TokenLabelsDescription) -> Parts:
+def _labels(batch: Batch, name: str, description: "TokenLabelsDescription") -> Parts:
     return texts(name, description, {"": batch.columns[name]}, replace(batch.options, masks=False), batch.empty)
 
 
-def _categories(batch: Batch, name: str, description: CategoriesDescription) -> Parts:
+def _categories(batch: Batch, name: str, description: "CategoriesDescription") -> Parts:
     if description.read != "multi_hot":
         return _list(batch, name, description)
     rows: Any = batch.columns[name]
@@ -178,7 +180,7 @@ def _categories(batch: Batch, name: str, description: CategoriesDescription) -> 
     return {"": hot}
 
 
-def _arrays(batch: Batch, name: str, description: ArrayDescription) -> Parts:
+def _arrays(batch: Batch, name: str, description: "ArrayDescription") -> Parts:
     stored, layout = batch.stored(name, description), description.layout
     for row, data in enumerate(stored[""]):
         if fault := layout.fault(len(data)):
@@ -194,11 +196,11 @@ def _arrays(batch: Batch, name: str, description: ArrayDescription) -> Parts:
     return {**stored, "": full}
 
 
-def _raw(batch: Batch, name: str, description: RawDescription) -> Parts:
+def _raw(batch: Batch, name: str, description: "RawDescription") -> Parts:
     return (_values if description.length is None else _list)(batch, name, description)
 
 
-def _own(batch: Batch, name: str, description: OwnDescription) -> Parts:
+def _own(batch: Batch, name: str, description: "OwnDescription") -> Parts:
     if description.shape is not None:
         return _values(batch, name, description)
     rows: Any = batch.columns[name]

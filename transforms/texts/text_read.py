@@ -10,14 +10,16 @@ array([[7, 8],
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from recordmill.transforms.base.buffers import Array, Empty
 from recordmill.transforms.base.stored import FinishOptions, Ragged, RowError, positions_of, splits_of
-from recordmill.transforms.texts.text_stored import TextDescription, TextsDescription, TokenLabelsDescription
+
+if TYPE_CHECKING:
+    from recordmill.transforms.texts.text_stored import TextDescription, TextsDescription, TokenLabelsDescription
 
 Shares: TypeAlias = npt.NDArray[np.float64] | float  # in [0, 1): one a row, or one for all
 ID = np.dtype("<i4")  # the dtype of ids in packed rows
@@ -26,7 +28,7 @@ WIDE = 128  # values a row: wider rows are copied one by one, others at once by 
 
 def texts(
     name: str,
-    description: TextDescription | TokenLabelsDescription,
+    description: "TextDescription | TokenLabelsDescription",
     stored: Mapping[str, Any],
     options: FinishOptions,
     empty: Empty,
@@ -38,11 +40,12 @@ def texts(
     text. Ragged: `Ragged` of int64, cut at a given length. Packed: `packed_rows`, here fewer rows than texts, without
     the stored part `length`. Raises: RowError: as `packed_rows`. ValueError: packing without a row length.
     """
-    if isinstance(description, TextsDescription):
+    text: Any = description.as_text
+    if text is not None and text.several:
         _check_rows(name, stored[""], stored["lengths"])
         if options.captions == "all":
-            return all_texts(description, stored, options, empty)
-        stored = {"": one_text(description, stored, shares)}
+            return all_texts(text, stored, options, empty)
+        stored = {"": one_text(text, stored, shares)}
     ids, padding, length = stored[""], description.padding_id, options.length_of(description.max_length)
     if description.packed is not None:
         sizes = np.fromiter(map(len, ids), np.int64, len(ids))  # int32 in bytes
@@ -66,7 +69,7 @@ def texts(
 
 
 def all_texts(
-    description: TextsDescription, stored: Mapping[str, Any], options: FinishOptions, empty: Empty
+    description: "TextsDescription", stored: Mapping[str, Any], options: FinishOptions, empty: Empty
 ) -> dict[str, Any]:
     """Returns all texts of each row, padded or ragged, by part.
 
@@ -92,7 +95,7 @@ def all_texts(
     return result
 
 
-def one_text(description: TextsDescription, stored: Mapping[str, Any], shares: Shares) -> Ragged:
+def one_text(description: "TextsDescription", stored: Mapping[str, Any], shares: Shares) -> Ragged:
     """Chooses a text of each row, int64 ids; an empty text, with begin and end, for rows without texts.
 
     `shares`, float64 [rows] or one for all, in [0, 1), choose text `floor(n * share)` of n: the same of all features.

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from recordmill.transforms.images.augment import base
 from recordmill.transforms.images.augment.base import Acting, Augmentation, Floats, Lying, Movement, Pixels, Values
 
-UserFunction: TypeAlias = Callable[[Pixels, np.random.Generator], Pixels]
+UserFunction: TypeAlias = Callable[[Pixels, "np.random.Generator"], Pixels]
 Boxes: TypeAlias = npt.NDArray[np.floating[Any]]
 
 
