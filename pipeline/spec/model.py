@@ -152,6 +152,8 @@ class Spec(Options):
     """The limits on changes from the live version; beyond them a person must approve. `false`: unlimited."""
     duplicates: DuplicatesOrAction = rules.Duplicates()
     """The treatment of equal rows: `keep`, `drop`, `same_split`, `fail`, or a mapping with that as `action`."""
+    filter: Reference | None = None
+    """Your function, `module:function`, of a row by feature: returns None, or the reason to leave the row out."""
     preprocessing: Reference | None = None
     """Your tf.Transform function, `module:function`; it extends or replaces the features' tensors."""
     analysis: Literal["frozen", "refresh"] | None = None
