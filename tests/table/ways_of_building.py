@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 
 import recordmill
 from recordmill import Published, RunOptions
@@ -182,11 +182,11 @@ def _unlike(case: Case, row: int, seen: Any) -> str | None:
     """Returns what a filter saw, if it is not the raw value: by type, texts and numbers by value, images by sides."""
     given = (case.raw or next(iter(case.columns.values())))[row]
     if given is ABSENT:
-        return repr(seen) if np.size(seen) > 1 else None
+        return repr(seen) if np.size(seen) > 1 and not np.isnan(seen).any() else None  # of some columns, as in a point
     if not isinstance(seen, SEEN_AS[case.kind]):
         return repr(type(seen))
-    if case.kind == "image" and given.suffix == ".png":  # others may be turned
-        width, height = Image.open(io.BytesIO(given.content)).size
+    if case.kind == "image" and given.suffix in (".png", ".jpg"):
+        width, height = ImageOps.exif_transpose(Image.open(io.BytesIO(given.content))).size
         return None if seen.shape[:2] == (height, width) else f"an image of the shape {seen.shape}"
     if isinstance(given, int | float) and isinstance(seen, int | float):
         return repr(seen) if np.float32(given) != np.float32(seen) else None
