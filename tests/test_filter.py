@@ -1,9 +1,13 @@
 """The user's filter: what it sees and answers, that each pass obeys the first answers, and what nothing learns from."""
 
 import json
+import re
+import runpy
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -197,3 +201,64 @@ def test_its_code_is_in_the_key(tmp_path: Path) -> None:
         (tmp_path / f"filter_{tmp_path.name}.py").write_text(code)
         keys.append(listing_key(spec, LocalFiles()))
     assert keys[0] == keys[2] != keys[1]
+
+
+class English:
+    """Splits texts about as spaCy's `blank("en")` does, which the tests' environment lacks."""
+
+    def add_pipe(self, name: str) -> None:
+        assert name == "sentencizer"
+
+    def memory_zone(self) -> nullcontext[None]:
+        return nullcontext()
+
+    def make_doc(self, text: str) -> list[SimpleNamespace]:
+        return [SimpleNamespace(text=word) for word in re.findall(r"\w+|\.\.\.|[^\w\s]", text)]
+
+    def __call__(self, text: str) -> SimpleNamespace:
+        return SimpleNamespace(sents=re.split(r"(?<=[.!?])\s+", text))
+
+
+GOOD = "The cats of that house have to be with the dogs, and the house stands alone near a river.\n"
+NOISE = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
+BLURRED = np.asarray(Image.fromarray(NOISE[:4, :4]).resize((64, 64), Image.Resampling.BICUBIC))
+EXAMPLES: list[tuple[str, Any, str | None]] = [
+    ("gopher", GOOD * 4, None),
+    ("gopher", GOOD, "fewer than 50 words"),
+    ("gopher", "a b " * 50, "words shorter than 3 letters in the mean"),
+    ("gopher", "abcdefghijkl " * 50, "words longer than 10 letters in the mean"),
+    ("gopher", GOOD * 4 + "# " * 20, "more than 0.1 hashes a word"),
+    ("gopher", GOOD * 4 + "... " * 20, "more than 0.1 ellipses a word"),
+    ("gopher", ("- " + GOOD) * 4, "more than 90 % of the lines are bullets"),
+    ("gopher", GOOD * 4 + (GOOD.strip(".\n") + "...\n") * 4, "more than 30 % of the lines end in an ellipsis"),
+    ("gopher", GOOD * 4 + "1234 " * 40, "fewer than 80 % of the words have a letter"),
+    ("gopher", "every cat sat here " * 20, "fewer than 2 stop words"),
+    ("c4", GOOD * 5, None),
+    ("c4", GOOD * 4, "fewer than 5 sentences"),
+    ("c4", GOOD * 4 + "No end of it\nToo short.\nSee our cookie policy there.\n", "fewer than 5 sentences"),
+    ("c4", GOOD * 5 + "Here is Lorem ipsum again.\n", "lorem ipsum"),
+    ("c4", GOOD * 5 + "Here is {a} thing.\n", "a curly bracket"),
+    ("fineweb", "".join(f"{number} {GOOD}" for number in range(4)), None),
+    ("fineweb", " \n", "empty"),
+    ("fineweb", "A long line without any end of it\n" * 9, "fewer than 12 % of the lines end a sentence"),
+    ("fineweb", "".join(f"Line {number}.\n" for number in range(9)), "more than 67 % of the lines are short"),
+    ("fineweb", GOOD * 2, "more than 1 % of the letters are in repeated lines"),
+    ("fineweb", GOOD + "\n" * 9, "more than 0.3 line breaks a word"),
+    ("pictures", NOISE, None),
+    ("pictures", None, None),
+    ("pictures", NOISE // 20, "dark"),
+    ("pictures", np.full_like(NOISE, 90), "flat"),
+    ("pictures", BLURRED, "blurred"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"), EXAMPLES, ids=[f"{name}-{reason}" for name, _, reason in EXAMPLES]
+)
+def test_the_examples_decide_as_their_rules_say(
+    name: str, value: Any, reason: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "spacy", SimpleNamespace(blank=lambda language: English()))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "examples/filters"))
+    keep = runpy.run_path(str(Path(__file__).parents[1] / f"examples/filters/{name}.py"))["keep"]
+    assert keep({"text": value, "image": value}) == reason

@@ -74,15 +74,12 @@ class Figure:
 def rise(
     rule: str, subject: str, parts: Pair, wholes: Pair, unit: str = "", feature: str = "", span: str = ""
 ) -> Iterator[Figure]:
-    """Compares the shares of `parts` in nonempty `wholes`; the detail shows counts with a unit, else shares.
-
-    A fall counts as a rise for filtered rows.
-    """
+    """Compares the shares of `parts` in nonempty `wholes`; the detail shows counts with a unit, else shares."""
     if min(wholes):
         before, after = (part / whole for part, whole in zip(parts, wholes, strict=True))
         numbers = (f"{part:,} of {whole:,}" for part, whole in zip(parts, wholes, strict=True))
         detail = f"{' → '.join(numbers)} {unit}" if unit else f"{before:.2%} → {after:.2%}"
-        value = abs(after - before) if rule == FILTERED else max(0.0, after - before)
+        value = abs(after - before) if rule == FILTERED else max(0.0, after - before)  # such a fall is one, too
         yield Figure(rule, subject, value, detail, min(wholes), feature, span)
 
 

@@ -51,6 +51,7 @@ class RowFilter:
         self._images = {name: each.model_copy(update={"store": "png"}) for name, each in planned.images().items()}
         known = read_decisions(planned.decisions.filtered, planned, chunk.index)
         self._faults = {row.pop("position"): Fault(**row) for row in known.to_pylist()} if known else {}
+        self._reasons = set[str]()
         self.function: Callable[[Row], Any] | None = load(self._name) if self._name and known is None else None
         """To be called in this pass; it may take images."""
 
@@ -63,10 +64,11 @@ class RowFilter:
         if self.function:
             given = zip(keys, self._rows(rows), strict=True)
             answers = in_order(self._ask, given, self._planned.threads) if self._images else map(self._ask, given)
-            self._faults |= {place: fault for place, fault in zip(places, answers, strict=True) if fault}
-            reasons = {each.message for each in self._faults.values() if each.reason == FILTERED}
-            if len(reasons) > MOST_REASONS:
-                many = f"more than {MOST_REASONS} reasons, such as '{min(reasons)}': name the rule, not the row"
+            found = {place: fault for place, fault in zip(places, answers, strict=True) if fault}
+            self._faults |= found
+            self._reasons |= {fault.message for fault in found.values() if fault.reason == FILTERED}
+            if len(self._reasons) > MOST_REASONS:
+                many = f"more than {MOST_REASONS} reasons, such as '{min(self._reasons)}': name the rule, not the row"
                 raise UserCodeError(f"`{self._name}` gives {many}")
         faults: Faults = {row: self._faults[place] for row, place in enumerate(places) if place in self._faults}
         rejects = [fault.reject(self._chunk.index, places[row], keys[row]) for row, fault in faults.items()]
