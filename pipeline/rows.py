@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
+from recordmill.pipeline.dataset.counts import counted_as
 from recordmill.pipeline.dataset.file_names import REJECTED, shown_paths, span_file
 from recordmill.pipeline.dataset.manifest import Json, Manifest, Shard
 from recordmill.pipeline.dataset.paths import Location, read_inner
@@ -235,7 +236,7 @@ def without_rejects(folder: Location, manifest: Manifest, gone: Forgotten) -> Re
         for line, reject in read_reject_lines(folder, file["file"]):
             if (key := _key_digest(reject)) in known:
                 result.digests.add(key)
-                reasons[str(reject.get("code"))] -= 1
+                reasons[counted_as(str(reject.get("code")), str(reject.get("message")))] -= 1
             else:
                 left.append(line)
         if len(left) < file.get("records", 0):

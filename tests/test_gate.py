@@ -71,7 +71,8 @@ def live(tmp_path: Path) -> ComparedVersion:
     kinds = {name: {"kind": feature["kind"]} for name, feature in FEATURES.items()}
     manifest = Manifest("d", "v1", "k", "label", FEATURES, splits, {"image": PIXELS}, counts)
     asked = {"features": kinds, "splits": {"train": 1}}
-    manifest = replace(manifest, duplicates={"keys_across": 0, "exact": exact}, spec=asked)
+    reasons = {"by_reason": {"filtered: short": 2, "wrong_type": 3}}
+    manifest = replace(manifest, duplicates={"keys_across": 0, "exact": exact}, spec=asked, rejects=reasons)
     return ComparedVersion(manifest, tmp_path, {"train": PROFILE})
 
 
@@ -118,6 +119,17 @@ def test_rejects_duplicates_and_leakage(live: ComparedVersion) -> None:
     assert breaches(live, described(live, duplicates=within)) == ["duplicates: all"]
     across = {"keys_across": 5, "exact": {"within": {"train": 10}, "across": {"train": {"test": 9}}}}
     assert breaches(live, described(live, duplicates=across)) == ["leakage: all"]
+
+
+def test_filtered_rows_are_judged_by_reason_and_are_no_other_rejects(live: ComparedVersion) -> None:
+    reasons, counts = {"filtered: short": 60, "filtered: dark": 20, "wrong_type": 3}, {"read": 1010, "rejected": 83}
+    after = described(live, rejects={"by_reason": reasons}, rows=counts)
+    assert breaches(live, after) == ["filtered: short"]
+    assert breaches(after, live) == ["filtered: short"]  # a rule that leaves nothing out any more
+    assert breaches(live, after, Gate(filtered=0.01)) == ["filtered: dark", "filtered: short"]
+    edited = described(after, spec={**live.manifest.spec, "filter": "rules:keep"})
+    assert breaches(live, edited) == []
+    assert_names(judge(live, edited, Gate()).not_compared, "`filter`")
 
 
 def test_schema(live: ComparedVersion) -> None:

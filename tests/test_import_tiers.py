@@ -161,6 +161,7 @@ INSIDE_FUNCTIONS = {
     "recordmill.pipeline.build.beam.filesystem": "Beam",
     "recordmill.pipeline.build.build": "Beam and TensorFlow",
     "recordmill.pipeline.build.journal": "Arrow, which an adoption does without",
+    "recordmill.pipeline.build.worker.filter": "TensorFlow",
     "recordmill.pipeline.cli.session": "TensorFlow and Beam",
     "recordmill.pipeline.compare.distributions": "Arrow",
     "recordmill.pipeline.forecast.forecast": "TensorFlow",

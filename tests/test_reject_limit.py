@@ -214,6 +214,13 @@ def test_rows_that_repeat_a_key_have_a_limit_and_count_for_no_other(
     return None
 
 
+def test_filtered_rows_count_for_no_limit(tmp_path: Path) -> None:
+    job = Job(tmp_path, max_share=0, max_duplicate_share=0, max_share_per_file=0)
+    for number in range(4):
+        job.chunk(number, 50, 40, "filtered")
+    job.check()
+
+
 def test_a_limit_is_no_part_of_a_builds_key() -> None:
     assert parse_spec(SPEC).rejects == Rejects(max_share=0.01, max_share_per_file=None)  # by default
     limits = ("{}", "{max_share: 0.5}", "{max_share: null, max_share_per_file: 0.2}")

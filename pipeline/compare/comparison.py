@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from recordmill.pipeline.compare.distributions import lost_names, pixel_figures, value_figures
 from recordmill.pipeline.compare.figures import Figure, rise
 from recordmill.pipeline.compare.versions import ComparedVersion, compare_ids, is_edited
+from recordmill.pipeline.dataset.counts import FILTERED
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import DatasetError
 
@@ -34,6 +35,8 @@ def compare(before: ComparedVersion, after: ComparedVersion) -> Compared:
     not_compared = list[str]()
     if not damaged and splits_are_edited:
         not_compared.append("splits: the spec's `splits` or `split_by` were edited")
+    if not damaged and old.spec.get("filter") != new.spec.get("filter"):
+        not_compared.append("filtered rows: the spec's `filter` was edited")
     if not damaged and spans_are_regrouped:
         not_compared.append("duplicates and leakage: they are counted in spans, some of which `--compact` put together")
     edited = [name for name in old.features if is_edited(before.options(name), after.options(name))]
@@ -54,14 +57,19 @@ def compare(before: ComparedVersion, after: ComparedVersion) -> Compared:
 def _count_figures(
     before: Manifest, after: Manifest, splits_are_edited: bool, spans_are_regrouped: bool
 ) -> Iterator[Figure]:
-    """Compares row counts: lost and gained, in all and by split, rejected, duplicate (in spans), leaking."""
+    """Compares row counts: lost and gained, in all and by split, rejected, filtered, duplicate (in spans), leaking."""
     yield from _rows_moved("all", _all_rows(before), _all_rows(after))
     if not splits_are_edited:
         for name, split in before.splits.items():
             others = after.splits.get(name)
             yield from _rows_moved(name, split.rows, 0 if others is None else others.rows)
     rejected, read = ([version.rows.get(what, 0) for version in (before, after)] for what in ("rejected", "read"))
-    yield from rise("rejects", "all", rejected, read, "rows")
+    counts = [version.rejects.get("by_reason", {}) for version in (before, after)]
+    reasons = sorted(reason for reason in {*counts[0], *counts[1]} if reason.startswith(FILTERED))
+    meant = [sum(each.get(reason, 0) for reason in reasons) for each in counts]
+    yield from rise("rejects", "all", [rejected[0] - meant[0], rejected[1] - meant[1]], read, "rows")
+    for reason in reasons if before.spec.get("filter") == after.spec.get("filter") else ():
+        yield from rise(FILTERED, reason.partition(": ")[2], [each.get(reason, 0) for each in counts], read, "rows")
     found = [version.duplicates for version in (before, after)]
     if all("exact" in each for each in found) and not spans_are_regrouped:
         totals = _all_rows(before), _all_rows(after)

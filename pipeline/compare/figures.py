@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from recordmill.pipeline.dataset.counts import FILTERED
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.safe_text import cut
 
@@ -78,7 +79,8 @@ def rise(
         before, after = (part / whole for part, whole in zip(parts, wholes, strict=True))
         numbers = (f"{part:,} of {whole:,}" for part, whole in zip(parts, wholes, strict=True))
         detail = f"{' → '.join(numbers)} {unit}" if unit else f"{before:.2%} → {after:.2%}"
-        yield Figure(rule, subject, max(0.0, after - before), detail, min(wholes), feature, span)
+        value = abs(after - before) if rule == FILTERED else max(0.0, after - before)  # such a fall is one, too
+        yield Figure(rule, subject, value, detail, min(wholes), feature, span)
 
 
 def read_breaches(gate: Mapping[str, Any]) -> Iterator[Figure]:

@@ -22,6 +22,7 @@ from recordmill.pipeline.json_values import read_as
 from recordmill.transforms.images.image_facts import COUNTS
 
 Part = TypeVar("Part")
+FILTERED = "filtered"  # the code of rejects by the user's filter, which are counted by its reasons
 TOTALS = ("written_by_source", "label_counts", *COUNTS, "at_fault")  # the fields of `Counts` by key
 TOGETHER = 64  # counts added up at once: some 2 MiB; those of 65,536 shards would take 7 GB
 
@@ -147,6 +148,11 @@ class ShardReport:
     def small(self) -> "ShardReport":
         """The report without the counts by class and value, which fill the memory if all shards keep theirs."""
         return replace(self, counts=replace(self.counts, label_counts={}, profile={}))
+
+
+def counted_as(code: str, message: str) -> str:
+    """Returns the name that a reject is counted under: `filtered: too short` of a filter's."""
+    return f"{FILTERED}: {message}" if code == FILTERED else code
 
 
 def by_split(reports: Iterable[ShardReport]) -> dict[str, Counts]:

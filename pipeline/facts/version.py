@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
+from recordmill.pipeline.dataset.counts import counted_as
 from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.pipeline.dataset.manifest import DatasetError, Json, Manifest
 from recordmill.pipeline.dataset.paths import Location
@@ -96,7 +97,7 @@ class VersionFacts:
         counts = self.manifest.rejects.get("by_reason", {})
         shown: dict[str, list[Json]] = {reason: [] for reason in counts}
         for reject in rejects_of(self.folder, self.manifest) if examples else ():
-            some = shown.setdefault(str(reject.get("code")), [])
+            some = shown.setdefault(counted_as(str(reject.get("code")), str(reject.get("message"))), [])
             if len(some) < examples:
                 some.append(reject)
         order = sorted(shown, key=lambda reason: (-counts.get(reason, 0), reason))

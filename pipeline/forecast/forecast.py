@@ -18,6 +18,7 @@ from recordmill.pipeline.build.plan.plan import BuildPlan, check_free_space, mak
 from recordmill.pipeline.build.plan.under_way import Build
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.compare.versions import compare_ids, first_few, ids_of
+from recordmill.pipeline.dataset.counts import FILTERED, counted_as
 from recordmill.pipeline.dataset.manifest import Location, Manifest
 from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.forecast.sample import ColumnView, PackForecast, RowSample, take_sample, view_of
@@ -138,7 +139,7 @@ def _forecast(
     largest = max((each.width * each.height for each in chain.from_iterable(sample.headers.values())), default=0)
     scale = 1.0 if sample.is_all else max(1.0, plan.rows / max(1, sample.rows))  # the sample may exceed a guess
     of_all = scale * len(sample.firsts) / max(1, sample.built_rows)
-    rejects, late = (Counter(reject.reason for reject in each) for each in (sample.rejects, sample.late))
+    rejects, late = (Counter(counted_as(r.reason, r.message) for r in each) for each in (sample.rejects, sample.late))
     is_built = sample.built_rows == len(sample.firsts)
     rejects = rejects + Counter({DUPLICATE: sample.repeated}) + (late if is_built else Counter())
     return Forecast(
@@ -198,9 +199,10 @@ def _endings(plan: BuildPlan, sample: RowSample, of_split: Mapping[str, int]) ->
     """Yields reasons to fail at the end of a build, in the order of its checks, with its exit status."""
     limit, again, rows = plan.spec.rejects.max_share, plan.spec.rejects.duplicate_share, max(1, sample.rows)
     late = len(sample.late) / max(1, sample.built_rows) * len(sample.firsts)
-    share, repeated = (len(sample.rejects) + late) / rows, sample.repeated / rows
+    bad = [reject for reject in sample.rejects if reject.reason != FILTERED]
+    share, repeated = (len(bad) + late) / rows, sample.repeated / rows
     if limit is not None and share > limit:
-        such = RejectPlaces(plan, [None] * len(plan.chunks)).example([*sample.rejects, *sample.late][0])
+        such = RejectPlaces(plan, [None] * len(plan.chunks)).example([*bad, *sample.late][0])
         ends = f"`rejects: {{max_share: {limit:g}}}` ends the build; such as {such}"
         yield f"{share:.1%} of the rows would be rejected, and {ends}", ExitCode.REJECTS
     if again is not None and repeated > again:

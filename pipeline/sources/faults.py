@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from recordmill.pipeline.dataset.counts import FILTERED
 from recordmill.pipeline.errors import UserError
 
 DUPLICATE = "duplicate_key"
@@ -46,6 +47,7 @@ REASONS = {
     "tags_out_of_order": "tags break their `scheme`, as I-PER after O",
     "malformed_span": "a span is not in its text, overlaps another, holds no token, or lacks a field",
     DUPLICATE: "another row has the same key; the first by source, path and position stays",
+    FILTERED: "the spec's `filter` left the row out; the message is its reason",
 }  # every reason code and its meaning; `docs/rejects.md` prints this table
 Mask = npt.NDArray[np.bool_]  # selects rows, shape [rows]
 Ints = npt.NDArray[np.int64]

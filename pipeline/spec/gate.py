@@ -61,6 +61,8 @@ class Gate(Options):
     falls to 0.1 after two weeks if the days are steady; a limit given here stays."""
     rejects: Share | None = 0.01
     """The rise of the share of rejected rows."""
+    filtered: Share | None = 0.05
+    """The change of the share of rows that `filter` leaves out, up or down, by its reason."""
     duplicates: Share | None = 0.05
     """The rise of the share of records with a duplicate in the same split."""
     leakage: Share | None = 0.01

@@ -83,7 +83,8 @@ class Rejects(Options):
     """The accepted shares of bad rows."""
 
     max_share: float | None = Field(default=0.01, ge=0, le=1)
-    """The accepted share of rejects among all rows, 0 to 1; a build with more publishes nothing. None: any."""
+    """The accepted share of rejects, without filtered rows, among all rows; a build with more publishes nothing. None:
+    any."""
     max_duplicate_share: float | None = Field(default=None, ge=0, le=1)
     """The same for rows with another row's key (`duplicate_key`), not counted by other limits. None: `max_share`."""
     max_share_per_file: float | None = Field(default=None, ge=0, le=1)
@@ -152,6 +153,8 @@ class Spec(Options):
     """The limits on changes from the live version; beyond them a person must approve. `false`: unlimited."""
     duplicates: DuplicatesOrAction = rules.Duplicates()
     """The treatment of equal rows: `keep`, `drop`, `same_split`, `fail`, or a mapping with that as `action`."""
+    filter: Reference | None = None
+    """Your function, `module:function`, of a row by feature: returns None, or the reason to leave the row out."""
     preprocessing: Reference | None = None
     """Your tf.Transform function, `module:function`; it extends or replaces the features' tensors."""
     analysis: Literal["frozen", "refresh"] | None = None

@@ -1,10 +1,15 @@
 """Ways of building: however a build comes to its end, records hold the values that the cases state."""
 
+import io
 import shutil
 import signal
+import sys
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any
+
+import numpy as np
+from PIL import Image, ImageOps
 
 import recordmill
 from recordmill import Published, RunOptions
@@ -12,7 +17,7 @@ from recordmill.pipeline.forget import forget as forget_rows
 from recordmill.pipeline.verify.verify import verify
 from tests import emulators, test_kills
 from tests.forked import CHILDREN
-from tests.table.case import ROWS
+from tests.table.case import ABSENT, ROWS, Case
 from tests.table.reading import by_key, records, wrong_records, wrong_values
 from tests.table.ways import Found, World, judged, way
 from tests.table.world import Table, write_rows
@@ -138,3 +143,51 @@ def bucket(world: World) -> Found:
             given = recordmill.open_dataset(url).evaluation_input(split, batch_size=6, with_key=True, label=None)
             lines += wrong_values(table.cases, by_key(given.as_numpy()), padded=True)
     return judged(table.cases, lines)
+
+
+FILTER = """
+SEEN = {}
+
+def keep(row):
+    SEEN[row["raw"]] = {name: row[name] for name in row}
+    return "the last" if row["raw"] == "é7" else None
+"""
+SEEN_AS: dict[str, Any] = {
+    **dict.fromkeys(("image", "mask", "array", "numbers", "boxes", "keypoints"), np.ndarray),
+    **dict.fromkeys(("image_sequence", "masks", "texts", "categories", "token_labels"), list),
+    **{"text": str | list, "pair": dict, "chat": list | dict, "category": str, "number": float},
+    "raw": str | int | float | list | np.ndarray,
+}
+"""The types of values that are there, by kind."""
+
+
+@way("left out by a `filter` that sees it", mark="nightly")
+def filtered(world: World) -> Found:
+    """A function sees each value decoded, and leaves out a row, whose values nothing else then sees."""
+    table = world.again("filtered", filter="filter_of_table:keep", rejects={"max_share": 0})
+    (table.folder / "filter_of_table.py").write_text(FILTER, encoding="utf-8")
+    published = _build(table)
+    lines = [*_wrong(table, published, range(7))]
+    if published.manifest.rejects["by_reason"] != {"filtered: the last": 1}:
+        lines.append(f"rejected are {published.manifest.rejects}")
+    seen = sys.modules["filter_of_table"].SEEN
+    for name, case in ((name, case) for name, case in table.cases.items() if "cross" not in case.feature):
+        lines += [
+            f"{name}: row {row} is seen as {each}" for row in ALL if (each := _unlike(case, row, seen[f"é{row}"][name]))
+        ]
+    return judged(table.cases, lines)
+
+
+def _unlike(case: Case, row: int, seen: Any) -> str | None:
+    """Returns what a filter saw, if it is not the raw value: by type, texts and numbers by value, images by sides."""
+    given = (case.raw or next(iter(case.columns.values())))[row]
+    if given is ABSENT:
+        return repr(seen) if np.size(seen) > 1 and not np.isnan(seen).any() else None  # of some columns, as in a point
+    if not isinstance(seen, SEEN_AS[case.kind]):
+        return repr(type(seen))
+    if case.kind == "image" and given.suffix in (".png", ".jpg"):
+        width, height = ImageOps.exif_transpose(Image.open(io.BytesIO(given.content))).size
+        return None if seen.shape[:2] == (height, width) else f"an image of the shape {seen.shape}"
+    if isinstance(given, int | float) and isinstance(seen, int | float):
+        return repr(seen) if np.float32(given) != np.float32(seen) else None
+    return repr(seen) if isinstance(given, str) and isinstance(seen, str) and given != seen else None

@@ -20,6 +20,7 @@ from typing import Any
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import LOOK_REPORTS, chunk_step, read_rejects
 from recordmill.pipeline.build.plan.plan import BuildPlan
+from recordmill.pipeline.dataset.counts import FILTERED
 from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.safe_text import printable
 from recordmill.pipeline.sources.faults import DUPLICATE, Reject
@@ -204,7 +205,8 @@ class RejectLimits:
                 count.chunks_left -= 1
         if report.get("rejects"):
             self._written.append(report["rejects"])
-            for reject in read_rejects(self._planned.workspace, [report["rejects"]]):
+            rejects = read_rejects(self._planned.workspace, [report["rejects"]])
+            for reject in (each for each in rejects if each.reason != FILTERED):  # meant to go
                 self._total.add(reject)
                 self._file(reject.chunk).add(reject)
 

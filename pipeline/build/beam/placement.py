@@ -25,6 +25,7 @@ from recordmill.pipeline.build.context.build_context import PlannedBuild, RowDec
 from recordmill.pipeline.build.context.reports import read_report, write_report
 from recordmill.pipeline.build.duplicates import decisions, find
 from recordmill.pipeline.build.duplicates.fingerprints import BUCKET, by_hash, contents_of_shard, fingerprints, to_one
+from recordmill.pipeline.build.worker import filter as filter_
 from recordmill.pipeline.build.worker import placement
 from recordmill.pipeline.build.worker.packing import Packed
 from recordmill.pipeline.sources.source_reader import Chunk
@@ -111,8 +112,9 @@ def place(planned: PlannedBuild, chunks: Sequence[Chunk], runner: Runner) -> Row
     """Decides the rows' places, or reuses an earlier attempt's decisions. Raises: DuplicatesError: as `fail` asks."""
     by, action = planned.schema.split_by, planned.duplicates.action
     is_stratified = by is not None and by.stratify is not None
+    planned = replace(planned, decisions=RowDecisions(filtered=filter_.FOLDER if planned.filter else None))
     if action == "keep" and not is_stratified:
-        return RowDecisions()
+        return planned.decisions
     if (decided := read_report(planned.workspace, f"{FOLDER}/decided")) is not None:
         return RowDecisions(**decided)
     if action in ("drop", "fail"):

@@ -110,6 +110,7 @@ class RowDecisions:
     strata: Strata | None = None  # bounds of each class, if the split is by class
     moved: str | None = None  # folder of units moved to the split of their duplicates, a file per chunk
     dropped: str | None = None  # folder of dropped duplicates, a file per chunk
+    filtered: str | None = None  # folder of the user's filter's answers, a file per chunk that a pass has read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +139,7 @@ class PlannedBuild:
     forgotten: Forgotten = Forgotten()  # keys of rows to leave out
     packs: tuple[Pack, ...] = ()  # rows of several records
     preprocessing: str | None = None  # user's own function, `module:function`
+    filter: str | None = None  # likewise
     user_code: UserCode | None = None  # user's modules
     row_share: float = 1.0  # share of rows to keep, by key hash; below 1 for a trial
     isolated: bool = False

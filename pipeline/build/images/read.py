@@ -11,7 +11,7 @@ import ctypes
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import chain, islice
 from typing import Any, NamedTuple, TypeVar
@@ -33,15 +33,18 @@ from recordmill.transforms.base import bounds
 from recordmill.transforms.base.arrays import MAGIC
 from recordmill.transforms.images import color_profile, image_facts, image_header
 from recordmill.transforms.images.decode import ends_early
+from recordmill.transforms.images.decode_graph import decode
 from recordmill.transforms.images.image_graph import pixel_sums
 from recordmill.transforms.images.image_header import ImageError
 from recordmill.transforms.images.image_spec import Image, ImageSequence
+from recordmill.transforms.images.image_stored import PixelOptions
 from recordmill.transforms.images.mask_spec import Mask, Masks
 from recordmill.transforms.images.properties_graph import HEAD, orientation
 
 NO_MEMORY = (MemoryError, tf.errors.ResourceExhaustedError)
 UNDECODABLE = (tf.errors.InvalidArgumentError,)
 """The graph's errors on an undecodable image, and on a good one if memory is short."""
+MESSAGE = "the header is good, the pixels cannot be decoded: the file is cut off or damaged"
 MASK_BYTES = 16  # a pixel of a mask, at most, as RGBA with its codes and places
 LEAST_PIXELS = 1 << 15  # as many are decoded in the time that any image takes
 LARGE_BLOCK, KEPT = 4 << 20, 16 << 20  # 4 MiB, 16 MiB
@@ -212,6 +215,13 @@ class BuildImageReader(ImageFiles):
 
 
 @cache
+def _whole(options: PixelOptions) -> Any:
+    return tf.function(
+        partial(decode, options=options), input_signature=[tf.TensorSpec([], tf.string)], autograph=False
+    )
+
+
+@cache
 def _orientation() -> Any:
     return tf.function(orientation, input_signature=[tf.TensorSpec([], tf.string)], autograph=False)
 
@@ -225,6 +235,18 @@ class Loaded(NamedTuple):
     file: str | None = None  # its name, if it is a whole local file (`ImageFiles.whole_file`)
     counts: Sequence[tuple[str, str]] = ()  # entries in `COUNTS`, each with a format, profile or loss
     pixels: int = 0  # those decoded or painted
+
+    def decoded(self, options: AnyImage) -> npt.NDArray[Any]:
+        """Decodes it upright, in its file's size, or a mask stored as PNG: [height, width, channels].
+
+        Raises: ImageError: `undecodable_image`. OutOfMemoryError: memory is short, even alone.
+        """
+        graph, data = _whole(replace(options.pixel_options, size=None, shorter_side=None)), tf.constant(self.data)
+        purpose = f"decode an image of {len(self.data):,} bytes"
+        try:
+            return retry_alone(lambda: graph(data).numpy(), purpose, UNDECODABLE, self.needs)
+        except UNDECODABLE:
+            raise ImageError("undecodable_image", MESSAGE) from None
 
     def pages(self) -> Iterator["Loaded"]:
         """Yields a file's pages; the first carries the counts of the file."""

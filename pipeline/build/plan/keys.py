@@ -74,7 +74,7 @@ class Given:
 def user_code(spec: Spec) -> UserCode | None:
     """Returns the user's modules that the spec names; None if it names no function."""
     references = [name for source in spec.source if isinstance(source, UserRows) for name in source.references()]
-    references += [spec.preprocessing] if spec.preprocessing else []
+    references += filter(None, [spec.preprocessing, spec.filter])
     return UserCode.of(references, spec.folder) if references else None
 
 

@@ -336,6 +336,7 @@ def planned_build(
         models={name: each.owner(name) for name, each in features.items() if each.needs_model},
         packs=tuple(Pack(**dict(pack)) for pack in spec.packs),
         preprocessing=spec.preprocessing,
+        filter=spec.filter,
         user_code=plan.given.code,
         duplicates=spec.duplicates,
         forgotten=plan.given.inherited.forgotten,

@@ -17,7 +17,7 @@ from recordmill.pipeline.build.duplicates.decisions import manifest_entry
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.summaries.look import rows_behind
 from recordmill.pipeline.compare.distributions import profile_drift
-from recordmill.pipeline.dataset.counts import Counts, ShardReport, SpanReport, by_split
+from recordmill.pipeline.dataset.counts import Counts, ShardReport, SpanReport, by_split, counted_as
 from recordmill.pipeline.dataset.manifest import Json, Span
 from recordmill.pipeline.dataset.profile import Profile
 from recordmill.pipeline.errors import UserError
@@ -116,7 +116,7 @@ class Results:
             if span in self.kept:
                 spans[span] = self.kept[span]
                 continue
-            reasons = dict(by_frequency(Counter(reject.reason for reject in rejects[span])))
+            reasons = dict(by_frequency(Counter(counted_as(each.reason, each.message) for each in rejects[span])))
             shards = [self.shards.get(group) for group in self.context.layout.groups_of_span(span)]
             shards = [shard and replace(shard, rejects=None) for shard in shards]
             report = SpanReport(sources[span], reasons, manifest_entry(self.context, span), shards)

@@ -35,7 +35,6 @@ from recordmill.transforms.images.mask_spec import OfImage
 ImageBytes = bytes | list[bytes]
 """The bytes of a row's image, or of its images."""
 PART_BYTES = 8 << 20  # 8 MiB: the image that reaches it ends the batch; a thread holds several times as much
-MESSAGE = "the header is good, the pixels cannot be decoded: the file is cut off or damaged"
 
 
 @dataclass(frozen=True)
@@ -269,5 +268,5 @@ class BatchTransformer:
                 column = next(at_fault, None)
                 if column is None:  # an error of the user's function
                     raise
-                faults[row] = Fault("undecodable_image", MESSAGE, column)
+                faults[row] = Fault("undecodable_image", read.MESSAGE, column)
         return batch.without(faults)

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowSchema, Strata
 from recordmill.pipeline.build.duplicates.decisions import Splits, leave_out, move, read_decisions
 from recordmill.pipeline.build.images.image_files import ImageFiles
+from recordmill.pipeline.build.worker.filter import RowFilter
 from recordmill.pipeline.dataset.placement import (
     Hashes,
     Layout,
@@ -51,13 +52,14 @@ class KeyedBlock(NamedTuple):
 
 
 def keyed_blocks(planned: PlannedBuild, chunk: Chunk, images: Collection[str] | None = None) -> Iterator[KeyedBlock]:
-    """Yields a chunk's blocks, without the rows that the decisions leave out.
+    """Yields a chunk's blocks, without the rows that the user's filter or the decisions leave out.
 
     `images` are the features with images to be read, None for all; other features' references may be invalid.
     """
     schema, decisions, read_image = planned.schema, planned.decisions, ImageFiles.of(planned).read
     moved, dropped = (read_decisions(folder, planned, chunk.index) for folder in (decisions.moved, decisions.dropped))
-    columns = schema.columns if images is None else schema.columns_for(images)
+    row_filter = RowFilter(planned, chunk)
+    columns = schema.columns if images is None or row_filter.function else schema.columns_for(images)
     span, forgotten, most = planned.spans[chunk.source], planned.forgotten, int(planned.row_share * (1 << 64))
     for block in planned.readers[chunk.source].read(chunk, planned.files, columns, schema.source_key):
         rows, rejects = key_rows(block, chunk, schema, planned.layout, read_image, decisions.strata, moved, span)
@@ -72,10 +74,13 @@ def keyed_blocks(planned: PlannedBuild, chunk: Chunk, images: Collection[str] | 
             rows = rows.filter(pa.array(stays))
             rejects = [each for each in rejects if not forgotten.holds((each.key or "").encode("utf-8", "replace"))]
         counts = {"read": count, "positions": block.positions, "forgotten": count - rows.num_rows - len(rejects)}
+        rows, filtered = row_filter(rows)
+        rejects += filtered
         if dropped is not None:
             rows, repeated, counts["duplicates"] = leave_out(dropped, rows)
             rejects += repeated
         yield KeyedBlock(rows, rejects, {**counts, "rejected": len(rejects)})
+    row_filter.keep()
 
 
 def key_rows(
