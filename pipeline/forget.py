@@ -77,25 +77,32 @@ class Forgot:
     broken: tuple[str, ...] = ()  # versions with unreadable manifests, which may hold such rows; prunes keep them
 
 
-def forget(output: str, keys: Collection[bytes] = (), on_wait: OnWait = lambda _: None, reason: str = "") -> Forgot:
-    """Removes rows from the live version, and keeps them out of later ones.
+def forget(
+    output: str | Path,
+    keys: str | bytes | Collection[str | bytes] = (),
+    on_wait: OnWait = lambda _: None,
+    reason: str = "",
+) -> Forgot:
+    """Removes rows from the live version, and keeps them out of later ones: `forget("out/emoji", "cats/17.jpg")`.
 
-    Without keys, removes the listed rows, which a rollback may have brought back. Waits for a running build, passed to
-    `on_wait`. The history records the reason but not the keys.
+    Takes a key or several. Without keys, removes the listed rows, which a rollback may have brought back. Waits for a
+    running build, passed to `on_wait`. The history records the reason but not the keys.
 
     Raises: PackedError: the records hold several rows each; the next build skips the rows. DatasetError: a file of the
     live version is damaged. OutputError: the output has no live version (then the list is unchanged), cannot be
     written, or changed.
     """
-    store = open_existing(output)
+    several = [keys] if isinstance(keys, str | bytes) else keys
+    given = {key.encode("utf-8", "surrogateescape") if isinstance(key, str) else key for key in several}
+    store = open_existing(output := str(output))
     if latest_of(store) is None:
         raise OutputError(f"{output} has no live version to forget rows of: the list was not written")
     with recorded(output, "forget", reason) as changes:
         base = Base.read(output)
-        listed = add_forgotten(store, keys, places(base.live))
+        listed = add_forgotten(store, given, places(base.live))
         changes["keys"] = len(listed.keys) - len(base.forgotten.keys)
         with leases.hold(store, leases.BUILD, on_wait) as lease:
-            return _forget(store, Base.read(output), lease, sorted(set(keys)), changes)
+            return _forget(store, Base.read(output), lease, sorted(given), changes)
 
 
 def versions_with(output: str, gone: Forgotten, but: Collection[str] = (), only: str | None = None) -> dict[str, int]:

@@ -164,6 +164,11 @@ def test_where_nothing_is_published(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_of_datasets_lists_them(local: Path) -> None:
+    with raises(DatasetError, local.parent, f"the datasets {local.name}:", local):
+        open_dataset(local.parent)
+
+
 @pytest.mark.parametrize("name", ["local", pytest.param("s3", marks=pytest.mark.slow)])
 def test_where_nothing_is(tmp_path: Path, name: str) -> None:
     with STORES[name](tmp_path) as output:

@@ -206,12 +206,12 @@ def preview(
 
 
 @contextmanager
-def _writing(file: Path) -> Iterator[None]:
-    """Turns an OSError into one line about --output."""
+def _writing(file: Path, other: str = "another file by --output") -> Iterator[None]:
+    """Turns an OSError into one line with the file or folder."""
     try:
         yield
     except OSError as error:
-        raise DatasetError(f"{file} cannot be written ({error.strerror}): name another file by --output") from None
+        raise DatasetError(f"{file} cannot be written ({error.strerror}): name {other}") from None
 
 
 def diff(
@@ -284,7 +284,9 @@ def export(
 
     if "://" in target:
         raise ExportError(f"{target} is a URL: name a local folder, and copy it from there")
-    done = write(recordmill.open_dataset(folder, version), to, Path(target), split)
+    dataset = recordmill.open_dataset(folder, version)
+    with _writing(Path(target), "another folder"):
+        done = write(dataset, to, Path(target), split)
     print_line(f"{count(done.rows, 'row')} in {count(done.files, 'file')}, {done.bytes:,} bytes: {target}")
     if split in (None, "train"):
         print_line(f"`recordmill init {Path(target) / 'data'}` writes a spec that reads them")

@@ -183,7 +183,7 @@ def forget(
     """Publish the live version without some rows; later builds also leave them out."""
     from recordmill.pipeline import forget as forgetting
 
-    given = [key.encode("utf-8", "surrogateescape") for key in keys or ()]
+    given: list[str | bytes] = [*(keys or ())]
     given += [line for line in file.read_bytes().splitlines() if line] if file else []
     waits = lambda holder: print_line(f"waiting for {holder}, which builds in {dataset}")  # noqa: E731
     done = forgetting.forget(dataset, given, waits, reason)

@@ -122,7 +122,7 @@ class Split(Written):
         return {"records": self.records, "bytes": self.bytes, **super().to_json()}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Manifest(Written):
     """A version's description; the first fields, without defaults, are those needed by the reader."""
 
@@ -155,6 +155,13 @@ class Manifest(Written):
     packs: tuple[Pack, ...] = ()  # the lengths at which records are packed into rows, and their features
     trial: Count = 0
     """The approximate number of rows asked for; 0 for all."""
+
+    def __repr__(self) -> str:
+        """Names splits with records, and features with kinds: `<Manifest emoji 2026…: train 80; image image, …>`."""
+        splits = ", ".join(f"{name} {split.records:,}" for name, split in self.splits.items())
+        marks = {self.label: " (label)"}
+        features = [f"{name}: {each.get('kind')}{marks.get(name, '')}" for name, each in self.features.items()]
+        return f"<{type(self).__name__} {self.name} {self.version}: {splits}; {listed(features)}>"
 
     @property
     def source_key(self) -> str:
@@ -280,8 +287,10 @@ def read_latest(output: str | Location) -> Latest:
         return _read(folder, LATEST_FILE, MOST_LATEST_BYTES, Latest.from_json)
     if not folder.is_dir():
         raise no_folder(output)
-    build = f"`recordmill build dataset.yaml --output {output}`"
-    raise DatasetError(f"no live version is published in {output}: run {build}")
+    inside = sorted(file.parent.name for file in folder.glob(f"*/{LATEST_FILE}")) if isinstance(folder, Path) else []
+    build = f"run `recordmill build dataset.yaml --output {output}`"
+    remedy = f"it holds the datasets {listed(inside)}: name one, {folder / inside[0]}" if inside else build
+    raise DatasetError(f"no live version is published in {output}: {remedy}")
 
 
 def read_manifest(folder: str | Location) -> Manifest:

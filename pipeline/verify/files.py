@@ -102,6 +102,10 @@ class Verification:
         """Whether the version has no problems."""
         return not self.findings.counts
 
+    def __str__(self) -> str:
+        """Returns the lines that `recordmill verify` prints."""
+        return "\n".join(self.lines())
+
     def lines(self) -> Iterator[str]:
         """Formats the report for people: problems, counts, skipped checks, and last the verdict."""
         findings = self.findings

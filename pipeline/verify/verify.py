@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -43,7 +44,7 @@ QUICK = "records, indexes, counts: `--quick` compares only sizes and digests"
 NO_PARITY = "training = serving: give --spec dataset.yaml; its sources must be at their paths"
 
 
-def verify(folder: str, version: str | None = None, *, quick: bool = False) -> Verification:
+def verify(folder: str | Path, version: str | None = None, *, quick: bool = False) -> Verification:
     """Checks a version against its manifest.
 
     Args:
