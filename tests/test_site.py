@@ -34,7 +34,8 @@ SEARCHED = {
     "migrate/keras": "image_dataset_from_directory", "numbers_and_categories": "tabular, one-hot, missing values",
     "plan": "dry run", "rebuilds": "cron", "rejects": "bad rows", "serving": "TensorFlow Serving",
     "reading": "oversampling, class weights, progress bar, checkpoint, multi-GPU, imbalanced",
-    "segmentation": "semantic segmentation, instance segmentation", "spec": "cross-validation, k-fold, train test split",
+    "segmentation": "semantic segmentation, instance segmentation",
+    "spec": "cross-validation, k-fold, train test split",
     "text": "tokenizer, packing", "token_labels": "NER", "verify": "checksum", "versions": "GDPR, rollback",
 }  # fmt: skip
 """What people type, by the page that they want first."""
