@@ -326,14 +326,13 @@ def read_records(
 
 
 class RecordSequence(Sequence[Record]):
-    """The records of `read_records` as a sequence. Each use reads them again; positions are read directly."""
+    """The records of `read_records` as a sequence. Each use reads them again; of a whole split only those asked for."""
 
     def __init__(self, dataset: DatasetVersion, split: str | None = None, **choice: Any) -> None:
         """Takes the arguments of `read_records`. Raises: DatasetError: as that."""
-        self._dataset, self._choice = dataset, choice
+        self._dataset, self._split, self._choice = dataset, split, choice
         self._read = partial(read_records, dataset, split, **choice)
         self._read()  # checks the arguments
-        self._splits = {split: dataset.splits[split]} if split is not None else dataset.splits
         self._is_whole = not choice.keys() - {"features", "limit"}
 
     def __iter__(self) -> Iterator[Record]:
@@ -342,7 +341,8 @@ class RecordSequence(Sequence[Record]):
     def __len__(self) -> int:
         if not self._is_whole:
             return sum(1 for _ in self._read(features=[*self._dataset.features][:1]))
-        records, limit = sum(self._splits.values()), self._choice.get("limit")
+        splits, limit = self._dataset.splits, self._choice.get("limit")
+        records = sum(splits.values()) if self._split is None else splits[self._split]
         return records if limit is None else min(records, limit)
 
     @overload
@@ -351,22 +351,12 @@ class RecordSequence(Sequence[Record]):
     def __getitem__(self, index: slice) -> list[Record]: ...
     def __getitem__(self, index: int | slice) -> Record | list[Record]:
         chosen = range(len(self))[index]
-        numbers = range(chosen, chosen + 1) if isinstance(chosen, int) else chosen
-        found = {number: record for number, record in self._numbered(numbers) if number in numbers}
+        numbers = [chosen] if isinstance(chosen, int) else chosen
+        if self._is_whole and self._split is not None:
+            found = dict(zip(numbers, self._read(positions=numbers, limit=None), strict=True))
+        else:
+            found = dict(enumerate(islice(self, max(numbers, default=-1) + 1)))
         return found[chosen] if isinstance(chosen, int) else [found[number] for number in numbers]
-
-    def _numbered(self, numbers: range) -> Iterator[tuple[int, Record]]:
-        """Yields records with their numbers: the wanted ones, or all up to them."""
-        if not self._is_whole:
-            yield from enumerate(islice(self, max(numbers, default=-1) + 1))
-            return
-        first, features = 0, self._choice.get("features")
-        for split, records in self._splits.items():
-            inside = [number for number in numbers if first <= number < first + records]
-            positions = [number - first for number in inside]
-            found = read_records(self._dataset, split, positions=positions, features=features)
-            yield from zip(inside, found, strict=True)
-            first += records
 
 
 def _shards(manifest: Manifest, split: str | None, span: str | None) -> Iterator[tuple[str, Shard, int]]:

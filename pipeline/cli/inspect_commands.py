@@ -158,6 +158,7 @@ def report(
     folder: VersionFolder,
     version: OtherVersion = None,
     sources: Sources = None,
+    label: Annotated[str | None, Option("--class", metavar="NAME", help="Show up to 500 records of one class.")] = None,
     output: Annotated[Path | None, to_output("The file to write; by default NAME-report.html, here.")] = None,
 ) -> None:
     """Write a page for any browser about a version, with images, distributions, rejects: `recordmill report DIR`."""
@@ -165,7 +166,7 @@ def report(
     from recordmill.pipeline.facts.page import report_of
 
     dataset = recordmill.open_dataset(folder, version)
-    data = report_of(dataset, sources)
+    data = report_of(dataset, sources, label=label)
     file = output or Path(f"{dataset.name}-report.html")
     with _writing(file):
         write_atomically(file, data)

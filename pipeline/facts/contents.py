@@ -85,16 +85,22 @@ class Contents:
         return {split: profile for split, profile in profiles.items() if profile is not None and profile.rows}
 
 
-def read_contents(dataset: DatasetVersion, sources: Path | None = None, most_word_bytes: int | None = None) -> Contents:
+def read_contents(
+    dataset: DatasetVersion,
+    sources: Path | None = None,
+    most_word_bytes: int | None = None,
+    label: str | None = None,
+) -> Contents:
     """Reads a version's facts; decodes a small sample of its images, and rejects if given the sources' folder.
 
-    Leaves out words if their files exceed `most_word_bytes` in all (None: never).
-    Raises: DatasetError: a file other than a shard is missing or damaged.
+    Leaves out words if their files exceed `most_word_bytes` in all (None: never). Samples one class, if given.
+    Raises: DatasetError: a file other than a shard is missing or damaged, or the class is unknown.
     """
+    read_records(dataset, label=label)  # raises for an unknown class
     facts = VersionFacts(dataset.folder, dataset.manifest)
     rejects, sample, pairs, damage = facts.rejects(SHOWN_REJECTS), None, dict[str, list[list[ShownRecord]]](), ""
     try:
-        sample = read_sample(dataset)
+        sample = read_sample(dataset, label)
         pairs = {kind: list(_pairs(dataset, kind)) for kind in ("exact", "near") if facts.manifest.duplicates.get(kind)}
     except DatasetError as error:
         damage = str(error)
