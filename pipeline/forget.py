@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -58,6 +58,8 @@ from recordmill.pipeline.versions.stores.open_store import open_location
 from recordmill.transforms.base.kinds import read_descriptions
 from recordmill.transforms.base.stored import Ragged, stored_features
 
+Keys: TypeAlias = str | bytes | Collection[str | bytes]
+
 
 class PackedError(UserError):
     """Records hold several rows each, so rows cannot be removed; the keys are on the list."""
@@ -77,12 +79,7 @@ class Forgot:
     broken: tuple[str, ...] = ()  # versions with unreadable manifests, which may hold such rows; prunes keep them
 
 
-def forget(
-    output: str | Path,
-    keys: str | bytes | Collection[str | bytes] = (),
-    on_wait: OnWait = lambda _: None,
-    reason: str = "",
-) -> Forgot:
+def forget(output: str | Path, keys: Keys = (), on_wait: OnWait = lambda _: None, reason: str = "") -> Forgot:
     """Removes rows from the live version, and keeps them out of later ones: `forget("out/emoji", "cats/17.jpg")`.
 
     Takes a key or several. Without keys, removes the listed rows, which a rollback may have brought back. Waits for a

@@ -100,12 +100,13 @@ def _to_json(dataset: "recordmill.Dataset", versions: list["Version"]) -> dict[s
             "held_back": version.is_held_back,
             "trial": bool(version.manifest.trial),
             "pinned": version.is_pinned,
+            "tags": version.tags,
             "held_by": list(map(str, version.held_by)),
             "retired": version.retired,
         }
         for version in versions
     ]
-    return {**manifest, "folder": str(dataset.folder), "versions": listed}
+    return {**manifest, "digest": dataset.manifest.digest, "folder": str(dataset.folder), "versions": listed}
 
 
 def show_record(folder: "Location", manifest: "Manifest", key: str, output: str | None, spec: Path | None) -> None:

@@ -4,6 +4,7 @@ The manifest makes a folder a version: readers open only the files that it lists
 so a copied folder is the same dataset. Names and identifiers have types (`dataset.paths`), checked on reading.
 """
 
+import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -164,6 +165,16 @@ class Manifest(Written):
         return f"<{type(self).__name__} {self.name} {self.version}: {splits}; {listed(features)}>"
 
     @property
+    def digest(self) -> str:
+        """The SHA-256, in hex, of all that a reader gets: features, statistics, records in order, vocabularies."""
+        named = {each.get(of) for each in self.features.values() for of in ("vocabulary", "model")}
+        named |= {shard.kept for shard in self.shards}
+        files = {file: each.get("sha256") for file, each in self.files.items() if file in named}
+        shards = {name: [shard.sha256 for shard in split.shards] for name, split in self.splits.items()}
+        content = [self.name, dict(self.features), self.label, dict(self.statistics), shards, files]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    @property
     def source_key(self) -> str:
         """The digest of spec, packages and inputs, without parts kept from other versions."""
         return str(self.provenance.get("source_key", self.build_key))
@@ -240,6 +251,7 @@ class Latest(Written):
     retired: Mapping[VersionName, paths.Time] = field(default_factory=dict)
     """The time in UTC when each version was last live, by the clock of the process that moved the pointer."""
     pinned: tuple[VersionName, ...] = ()  # versions protected from prunes
+    tags: Mapping[str, VersionName] = field(default_factory=dict)  # pinned versions by a person's names
     removing: tuple[VersionName, ...] = ()  # versions under removal, which cannot become live
     same: tuple[Sha256, ...] = ()  # other source keys known to produce the live version
     rolled_back: tuple[str, ...] = ()

@@ -41,14 +41,9 @@ Fact = tuple[str, str]
 BySplit = Mapping[str, FeatureProfile]
 
 
-def report_of(
-    dataset: DatasetVersion,
-    sources: Path | None = None,
-    most_word_bytes: int | None = None,
-    label: str | None = None,
-) -> bytes:
+def report_of(dataset: DatasetVersion, sources: Path | None = None, **choice: Any) -> bytes:
     """Makes the page of a version, reproducible to the byte; arguments and Raises as `read_contents`."""
-    contents, manifest = read_contents(dataset, sources, most_word_bytes, label), dataset.manifest
+    contents, manifest = read_contents(dataset, sources, **choice), dataset.manifest
     style = (HERE / STYLE).read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
     drift = manifest.drift.get("features", {}).items()

@@ -49,12 +49,10 @@ class Input(NumpyInput):
 
     def __repr__(self) -> str:
         """Names the split, the batches, the order and the arrays."""
-        given, source = self.source.given, self.source
-        of = "a mixture"
-        if isinstance(source, SplitSource):
-            of = f"{source.request.dataset} {source.request.version}, {given.split}"
-        order = f"shuffle={given.shuffle!r}, seed={given.seed}"
+        given, request = self.source.given, getattr(self.source, "request", None)
+        of = f"{request.dataset} {request.version}, {given.split}" if request else "a mixture"
         batches = f"{self.batches_per_epoch:,} batches of {given.batch_size:,} records an epoch"
+        order = f"shuffle={given.shuffle!r}, seed={given.seed}"
         return f"<{type(self).__name__} of {of}: {batches}, {order}; {self.element_spec}>"
 
     def _repr_html_(self) -> str:

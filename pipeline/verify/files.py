@@ -121,6 +121,7 @@ class Verification:
         verdict += f": {ADOPT}" if self.manifest.adopted else ""
         if self.is_whole:
             verdict = "matches its manifest"
+        yield f"digest {self.manifest.digest}"
         yield printable(f"{self.manifest.name} {self.manifest.version}: {verdict}")
 
     def to_json(self) -> dict[str, Any]:
@@ -129,6 +130,7 @@ class Verification:
         return {
             "name": self.manifest.name,
             "version": self.manifest.version,
+            "digest": self.manifest.digest,
             "folder": self.folder,
             "is_whole": self.is_whole,
             "problems": [{name: each[name] for name in each if each[name] is not None} for each in problems],
