@@ -251,11 +251,11 @@ class Latest(Written):
     retired: Mapping[VersionName, paths.Time] = field(default_factory=dict)
     """The time in UTC when each version was last live, by the clock of the process that moved the pointer."""
     pinned: tuple[VersionName, ...] = ()  # versions protected from prunes
-    tags: Mapping[str, VersionName] = field(default_factory=dict)  # pinned versions by a person's names
     removing: tuple[VersionName, ...] = ()  # versions under removal, which cannot become live
     same: tuple[Sha256, ...] = ()  # other source keys known to produce the live version
     rolled_back: tuple[str, ...] = ()
     """Marks of the inputs and rows of rolled-back versions: builds of them do not go live."""
+    tags: Mapping[VersionName, VersionName] = field(default_factory=dict)  # pinned versions by a person's names
 
     def to_text(self) -> str:
         """Returns the file's text."""
