@@ -9,12 +9,14 @@ import re
 from pathlib import Path
 from typing import Any
 
+import yaml
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"""(\]\(|(?:href|src|srcset)=")([^)\s"#]+)((?:#[^)\s"]*)?[)"])""")
 CODE = re.compile(r"(^```.*?^```|`[^`\n]+`)", re.DOTALL | re.MULTILINE)
 LINKED = ("*.md", "LICENSE", "deploy/**/*", "examples/**/*")
+SEARCHED = yaml.safe_load((ROOT / "docs/search.yml").read_text())
 FIRST = ("README.md", "dataset.yaml", "train.py")
 
 
@@ -28,7 +30,8 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Leads the links of a page to the files' places in the site."""
+    """Gives a page its words for the search, and leads its links to the files' places in the site."""
+    page.meta["tags"] = SEARCHED.get(page.file.src_uri, [])
     parts = CODE.split(markdown)
     return "".join(part if index % 2 else _linked(part, page.file.src_uri) for index, part in enumerate(parts))
 

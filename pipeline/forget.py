@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -58,6 +58,8 @@ from recordmill.pipeline.versions.stores.open_store import open_location
 from recordmill.transforms.base.kinds import read_descriptions
 from recordmill.transforms.base.stored import Ragged, stored_features
 
+Keys: TypeAlias = str | bytes | Collection[str | bytes]
+
 
 class PackedError(UserError):
     """Records hold several rows each, so rows cannot be removed; the keys are on the list."""
@@ -77,23 +79,25 @@ class Forgot:
     broken: tuple[str, ...] = ()  # versions with unreadable manifests, which may hold such rows; prunes keep them
 
 
-def forget(output: str, keys: Collection[bytes] = (), on_wait: OnWait = lambda _: None, reason: str = "") -> Forgot:
-    """Removes rows from the live version, and keeps them out of later ones.
+def forget(output: str | Path, keys: Keys = (), on_wait: OnWait = lambda _: None, reason: str = "") -> Forgot:
+    """Removes rows from the live version, and keeps them out of later ones: `forget("out/emoji", "cats/17.jpg")`.
 
-    Without keys, removes the listed rows, which a rollback may have brought back. Waits for a running build, passed to
-    `on_wait`. The history records the reason but not the keys. Raises: PackedError: the records hold several rows each;
-    the next build skips the rows. DatasetError: a file of the live version is damaged. OutputError: the output has no
-    live version (then the list is unchanged), cannot be written, or changed.
+    Takes a key or several; without keys, removes the listed rows, which a rollback may have brought back. Waits for a
+    running build, passed to `on_wait`. The history records the reason but not the keys. Raises: PackedError: the
+    records hold several rows each; the next build skips the rows. DatasetError: a file of the live version is damaged.
+    OutputError: the output has no live version (then the list is unchanged), cannot be written, or changed.
     """
-    store = open_existing(output)
+    several = [keys] if isinstance(keys, str | bytes) else keys
+    given = {key.encode("utf-8", "surrogateescape") if isinstance(key, str) else key for key in several}
+    store = open_existing(output := str(output))
     if latest_of(store) is None:
         raise OutputError(f"{output} has no live version to forget rows of: the list was not written")
     with recorded(output, "forget", reason) as changes:
         base = Base.read(output)
-        listed = add_forgotten(store, keys, places(base.live))
+        listed = add_forgotten(store, given, places(base.live))
         changes["keys"] = len(listed.keys) - len(base.forgotten.keys)
         with leases.hold(store, leases.BUILD, on_wait) as lease:
-            return _forget(store, Base.read(output), lease, sorted(set(keys)), changes)
+            return _forget(store, Base.read(output), lease, sorted(given), changes)
 
 
 def versions_with(output: str, gone: Forgotten, but: Collection[str] = (), only: str | None = None) -> dict[str, int]:

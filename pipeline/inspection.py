@@ -21,10 +21,10 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -323,6 +323,40 @@ def read_records(
     else:
         parts = _at(dataset.manifest, split, positions)
     return islice((record for part in parts for record in _read(dataset, part, decoder, class_id)), limit)
+
+
+class RecordSequence(Sequence[Record]):
+    """The records of `read_records` as a sequence. Each use reads them again; of a whole split only those asked for."""
+
+    def __init__(self, dataset: DatasetVersion, split: str | None = None, **choice: Any) -> None:
+        """Takes the arguments of `read_records`. Raises: DatasetError: as that."""
+        self._dataset, self._split, self._choice = dataset, split, choice
+        self._read = partial(read_records, dataset, split, **choice)
+        self._read()  # checks the arguments
+        self._is_whole = not choice.keys() - {"features", "limit"}
+
+    def __iter__(self) -> Iterator[Record]:
+        return self._read()
+
+    def __len__(self) -> int:
+        if not self._is_whole:
+            return sum(1 for _ in self._read(features=[*self._dataset.features][:1]))
+        splits, limit = self._dataset.splits, self._choice.get("limit")
+        records = sum(splits.values()) if self._split is None else splits[self._split]
+        return records if limit is None else min(records, limit)
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Record]: ...
+    def __getitem__(self, index: int | slice) -> Record | list[Record]:
+        chosen = range(len(self))[index]
+        numbers = [chosen] if isinstance(chosen, int) else chosen
+        if self._is_whole and self._split is not None:
+            found = dict(zip(numbers, self._read(positions=numbers, limit=None), strict=True))
+        else:
+            found = dict(enumerate(islice(self, max(numbers, default=-1) + 1)))
+        return found[chosen] if isinstance(chosen, int) else [found[number] for number in numbers]
 
 
 def _shards(manifest: Manifest, split: str | None, span: str | None) -> Iterator[tuple[str, Shard, int]]:

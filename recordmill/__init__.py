@@ -24,38 +24,45 @@ from recordmill.pipeline import VERSION as __version__  # noqa: E402 - below the
 
 if TYPE_CHECKING:
     from recordmill.dataset import Dataset, open_dataset
-    from recordmill.pipeline.adopt.adopt import open_tfrecords
+    from recordmill.pipeline.adopt.adopt import adopt, open_tfrecords
     from recordmill.pipeline.build.build import build
     from recordmill.pipeline.build.images.transcode import decodable
     from recordmill.pipeline.build.run_options import RunOptions
     from recordmill.pipeline.errors import DatasetError, UserError
+    from recordmill.pipeline.forecast.forecast import plan
+    from recordmill.pipeline.forget import forget
     from recordmill.pipeline.reader.input import Input, with_progress
     from recordmill.pipeline.reader.mix import mix
     from recordmill.pipeline.reader.options import ReadOptions
     from recordmill.pipeline.reader.rows import DamagedRecordError
     from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
     from recordmill.pipeline.verify.files import serving_model
+    from recordmill.pipeline.verify.verify import verify
     from recordmill.pipeline.versions.publishing import GateBreachedError, Published
     from recordmill.transforms.base.stored import ArraySpec, Ragged
 
 __all__ = [
     "ArraySpec", "DamagedRecordError", "Dataset", "DatasetError", "GateBreachedError", "Input", "Published", "Ragged",
-    "ReadOptions", "RunOptions", "Spec", "UserError", "__version__", "build", "decodable", "load_spec", "mix",
-    "open_dataset", "open_tfrecords", "parse_spec", "serving_model", "with_progress",
+    "ReadOptions", "RunOptions", "Spec", "UserError", "__version__", "adopt", "build", "decodable", "forget",
+    "load_spec", "mix", "open_dataset", "open_tfrecords", "parse_spec", "plan", "serving_model", "verify",
+    "with_progress",
 ]  # fmt: skip
 MODULES = {
     "dataset": ("Dataset", "open_dataset"),
-    "pipeline.adopt.adopt": ("open_tfrecords",),
+    "pipeline.adopt.adopt": ("adopt", "open_tfrecords"),
     "pipeline.build.build": ("build",),
     "pipeline.build.images.transcode": ("decodable",),
     "pipeline.build.run_options": ("RunOptions",),
     "pipeline.errors": ("DatasetError", "UserError"),
+    "pipeline.forecast.forecast": ("plan",),
+    "pipeline.forget": ("forget",),
     "pipeline.reader.input": ("Input", "with_progress"),
     "pipeline.reader.mix": ("mix",),
     "pipeline.reader.options": ("ReadOptions",),
     "pipeline.reader.rows": ("DamagedRecordError",),
     "pipeline.spec.model": ("Spec", "load_spec", "parse_spec"),
     "pipeline.verify.files": ("serving_model",),
+    "pipeline.verify.verify": ("verify",),
     "pipeline.versions.publishing": ("GateBreachedError", "Published"),
     "transforms.base.stored": ("ArraySpec", "Ragged"),
 }

@@ -7,7 +7,7 @@ pictures, stores and lists of versions load at their first use, by imports insid
 >>> train = dataset.training_input("train", batch_size=256, seed=1)  # doctest: +SKIP
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -130,8 +130,8 @@ class Dataset(DatasetVersion):
         records = sum(end - first for _, first, end in ranges(split, self.splits))
         return Steps(records, given.batch_size, 0, given.host_count, drop_remainder).of_epoch
 
-    def records(self, split: str | None = None, **choice: Any) -> "Iterator[Record]":
-        """Yields records for people: `dataset.records("test", label="cat", limit=5)`.
+    def records(self, split: str | None = None, **choice: Any) -> "Sequence[Record]":
+        """Returns records for people: `dataset.records("test", label="cat", limit=5)`.
 
         Args:
             split: a split's name; None: all splits in turn.
@@ -139,15 +139,16 @@ class Dataset(DatasetVersion):
                 `features` and `limit`.
 
         Returns:
-            records with `key`, `split`, `position` and `values`: names of classes, texts, numbers in their own units,
-            images with their format, size and `pillow()`.
+            A sequence that reads as it is used, with `len` and slices; counting those of a class, key or span reads
+            them all. Records have `key`, `split`, `position` and `values`: names of classes, texts, numbers in their
+            own units, images with their format, size and `pillow()`.
 
         Raises:
             DatasetError: a split, class or feature is unknown, or a record is damaged.
         """
-        from recordmill.pipeline.inspection import read_records
+        from recordmill.pipeline.inspection import RecordSequence
 
-        return read_records(self, split, **choice)
+        return RecordSequence(self, split, **choice)
 
     def preview(
         self, split: str | None = "train", *, augment: "Sequence[Augmentation]" = (), limit: int = 12, **choice: Any

@@ -68,7 +68,7 @@ def _calls_a_writer(call: ast.Call) -> bool:
 
 
 WRITERS = {
-    "pipeline/adopt/adopt": "_assemble adopt",
+    "pipeline/adopt/adopt": "_assemble adopt_files",
     "pipeline/adopt/assemble": "Assembly._split Assembly._write_rejects Assembly.assemble",
     "pipeline/adopt/scanned": "scan_file take_over",
     "pipeline/dataset/file_names": "remember",

@@ -188,10 +188,10 @@ def test_what_does_not_fit_is_refused_in_a_line(old: Path, tmp_path: Path) -> No
     file = next(old.iterdir())
     tfrecords.write(tmp_path / "more" / file.name, [tfrecords.row(1)])
     for given, facts in {
-        f"{old}/none-*": ("none-*",),
+        f"{old}/none-*": ("none-* matches no file",),
         (f"{old}/*", str(file)): (file, "twice"),
         (f"{old}/*", f"{tmp_path}/more/*"): (file.name, "one name in keys"),
-        str(tmp_path): (tmp_path, "TFRecord"),
+        str(tmp_path): (tmp_path, "ending of TFRecord"),
     }.items():
         with raises(UserError, *facts):
             open_tfrecords([given] if isinstance(given, str) else list(given), out)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from recordmill import open_dataset
-from recordmill.pipeline.adopt.adopt import Adoption, adopt
+from recordmill.pipeline.adopt.adopt import Adoption, adopt_files
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.dataset.tfrecord import FRAME_BYTES, frame
 from recordmill.pipeline.errors import DatasetError
@@ -49,7 +49,7 @@ def old(tmp_path: Path) -> Path:
 
 def adopted(folder: Path, **options: Any) -> str:
     output = str(folder / "out/x")
-    adopt(Adoption({"": [f"{folder}/old/*.tfrecord"]}, output, max_share=1, **options))
+    adopt_files(Adoption({"": [f"{folder}/old/*.tfrecord"]}, output, max_share=1, **options))
     return output
 
 
@@ -144,7 +144,7 @@ def test_files_in_a_bucket(old: Path, place: str) -> None:
         for file in (old / "old").iterdir():
             boto3.client("s3").upload_file(str(file), bucket, f"{prefix}/old/{file.name}")
         output = {"beside": f"{url}/out", "around": url, "local": str(old / "out/of_bucket")}[place]
-        adopt(Adoption({"": [f"{url}/old/*.tfrecord"]}, output, max_share=1, name="x"))
+        adopt_files(Adoption({"": [f"{url}/old/*.tfrecord"]}, output, max_share=1, name="x"))
         expected = read(source(adopted(old)), ASKED)
         found = read(source(output), ASKED, files=StoreFiles(LocalFiles()))
         assert (found.rows, found.keys) == (expected.rows, expected.keys)

@@ -289,6 +289,7 @@ def test_files_of_coco_are_joined_by_image(tmp_path: Path) -> None:
     again = published.coco_instances([2, 1, 3], [box(2, 1, 1, (5, 6, 7, 8)), box(3, 2, 90, (9, 9, 9, 9))])
     published.write_json(tmp_path / "a/instances.json", first)
     published.write_json(tmp_path / "a/person_keypoints.json", again)
+    (tmp_path / "images").mkdir()
     found = taken(tmp_path, BOXES | {"id": CATEGORY}, format="coco", path="a/*.json", images="images")
     rows = [(row["id"], row["categories"]) for row in found.rows]
     assert rows == [("1", ["cat", "person"]), ("2", ["toothbrush"]), ("3", [])]

@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 import tensorflow as tf
 
-from recordmill.pipeline.adopt.adopt import Adoption, adopt
+from recordmill.pipeline.adopt.adopt import Adoption, adopt_files
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.images.read import BuildImageReader
 from recordmill.pipeline.build.plan.plan import make_plan, planned_build
@@ -71,7 +71,7 @@ def write_tfrecord(folder: Path, rows: list[Row]) -> str:
 
 
 def write_adopted(folder: Path, rows: list[Row]) -> str:
-    adopt(Adoption({"": [str(folder / write_tfrecord(folder, rows))]}, str(folder / "adopted")))
+    adopt_files(Adoption({"": [str(folder / write_tfrecord(folder, rows))]}, str(folder / "adopted")))
     return "adopted"
 
 

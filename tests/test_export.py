@@ -1,5 +1,6 @@
 """`recordmill export`: the values that it writes are those of the records."""
 
+import errno
 import io
 import json
 import math
@@ -14,7 +15,9 @@ import pytest
 from PIL import Image
 
 from recordmill.dataset import Dataset, open_dataset
+from recordmill.pipeline.cli.commands import app
 from recordmill.pipeline.dataset.manifest import Span
+from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.export.export import ExportError, export, image_file
 from recordmill.pipeline.inspection import StoredImage, read_records
 from recordmill.transforms.images.image_parts import without_metadata
@@ -200,6 +203,15 @@ def test_exif_of_another_orientation_gives_way() -> None:
     assert file.data.count(b"EXIF") == 2
     with Image.open(io.BytesIO(file.data)) as image:
         assert (image.getexif()[0x0112], image.n_frames) == (6, 2)  # type: ignore[attr-defined]
+
+
+def test_a_full_disk_is_named(small: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "no space")  # as Arrow's, without a file
+
+    monkeypatch.setattr("recordmill.pipeline.export.export._write", full)
+    with raises(UserError, tmp_path / "to", "no space", "another folder"):
+        app(["export", str(small.folder), str(tmp_path / "to"), "--to", "parquet"], standalone_mode=False)
 
 
 def test_the_current_folder_is_no_target(small: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import recordmill
 from recordmill import build, open_dataset
 from recordmill.pipeline.cli.commands import app
 from recordmill.pipeline.compare.figures import Figure
@@ -133,6 +134,11 @@ def test_keys_come_from_a_file(local: str, tmp_path: Path) -> None:
     (tmp_path / "keys.txt").write_bytes(b"row/3\nrow/17\r\n\n")
     app(["versions", "forget", local, "--keys", str(tmp_path / "keys.txt")], standalone_mode=False)
     assert len(keys(local)) == 198
+
+
+def test_keys_are_texts_or_bytes_one_or_several(local: str) -> None:
+    assert recordmill.forget(Path(local), "row/3").rows == 1
+    assert recordmill.forget(local, ["row/17", b"row/101"]).rows == 2
 
 
 def test_rejects_of_forgotten_rows_are_taken_out(local: str) -> None:

@@ -175,3 +175,17 @@ def test_words_are_joined_as_their_tokenizer_cut_them(tokenizer: str, words: lis
     shown = tuple(vocabulary[id_] for id_ in ids[:-2])
     assert description.text(ids, Decoding(vocabulary, {}, None)) == DecodedText(tuple(ids[:-2]), shown, text)
     assert description.text(ids, Decoding(None, {}, None)).text is None
+
+
+def test_records_are_a_sequence(small: Dataset) -> None:
+    every = list(read_records(small))
+    keys = [record.key for record in every]
+    assert len(small.records()) == len(every)
+    assert [record.key for record in small.records()[-3:]] == keys[-3:]
+    assert [record.key for record in small.records(limit=9)[8:2:-2]] == [keys[8], keys[6], keys[4]]
+    assert small.records()[-1].position == every[-1].position
+    dark = [record.key for record in every if record.values["label"] == small.classes[0]]
+    chosen = small.records(label=small.classes[0], features=["label"])
+    assert (len(chosen), chosen[1].key, [*chosen[1].values]) == (len(dark), dark[1], ["label"])
+    with pytest.raises(IndexError):
+        small.records("test")[len(every)]

@@ -128,6 +128,8 @@ def test_acts_that_change_something_have_a_line(output: str, tmp_path: Path) -> 
     publish(output, tmp_path, "v2", "22" * 32)
     acts.pin(output, "v1", "an audit")
     acts.pin(output, "v1", "again: nothing changes")
+    acts.tag(output, "released", "v1", "the paper")
+    acts.tag(output, "released", "v1", "again: nothing changes")
     acts.unpin(output, "v1")
     acts.rollback(output, "v1", "labels are wrong")
     acts.rollback(output, "v1")
@@ -141,6 +143,7 @@ def test_acts_that_change_something_have_a_line(output: str, tmp_path: Path) -> 
     prune(output, keep=1, grace_seconds=0)
     assert lines(output) == [
         ("pin", "an audit", "v2", "v2", "v1", ["v1"]),
+        ("tag", "the paper", "v2", "v2", "v1", ["v1"]),
         ("unpin", "", "v2", "v2", "v1", []),
         ("rollback", "labels are wrong", "v2", "v1", "v1"),
         ("approve", "a new class", "v1", "v3", "v3"),

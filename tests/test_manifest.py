@@ -24,6 +24,7 @@ from recordmill.pipeline.dataset.manifest import (
     version_folder,
 )
 from recordmill.pipeline.dataset.paths import NAME, is_folder_name, is_name
+from tests import published
 from tests.messages import raises
 
 SHARD = Shard("d-train.tfrecord-00000-of-00001", 120, 3, "ab12" * 16, "d-train.index-00000-of-00001")
@@ -275,3 +276,15 @@ def test_a_shard_has_no_more_records_than_its_bytes_hold() -> None:
     split = Split((replace(SHARD, bytes=160, records=11, frames=11, root="."),))
     with raises(DatasetError, SHARD.file, "11 records in 160 bytes"):
         Manifest.from_json(json.loads(replace(MANIFEST, splits={"train": split}).to_text()))
+
+
+def test_a_digest_is_of_what_readers_get_alone(tmp_path: Path) -> None:
+    manifest = read_manifest(published.write_version(tmp_path))
+    others = {"version": "v9", "sequence": 9, "provenance": {"built_at": "later"}, "build_key": "0" * 64, "spec": {}}
+    assert replace(manifest, **others).digest == manifest.digest
+    train = manifest.splits["train"]
+    shards = {"splits": {**manifest.splits, "train": replace(train, shards=train.shards[::-1])}}
+    words = {"files": {**manifest.files, "transform_fn/assets/text.vocabulary.txt": {"bytes": 1, "sha256": "0" * 64}}}
+    label: dict[str, Any] = {"label": None}
+    changed = [replace(manifest, **each).digest for each in (shards, words, label)]
+    assert len({manifest.digest, *changed}) == 4

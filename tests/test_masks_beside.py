@@ -81,6 +81,7 @@ def test_what_pairs_with_nothing_is_counted(tmp_path: Path) -> None:
     assert found == {"images/1.jpg": None, "images/2.jpg": "masks/2.png"}
     assert_names(notes[0], "'mask'", 1)
     assert_names(notes[1], "'mask'", 1, "masks/3.png")
+    assert_names(paired(tmp_path, mask="maks")[1][1], "no image", "`maks`, from `path` down, fits 0 files")
     found, notes = paired(fill(tmp_path / "twice", "images/1.jpg", "masks/1.bmp", "masks/1.png"), mask="masks")
     assert found == {"images/1.jpg": "masks/1.bmp"}, "of two files of one name the second is left out"
     assert_names(notes, "masks/1.png")

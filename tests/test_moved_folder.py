@@ -140,6 +140,7 @@ def test_two_folders_hold_the_same_bytes(days: Path, tmp_path: Path) -> None:
     here, there = build_in(days), build_in(folder)
     assert (there.is_new, there.manifest.build_key) == (True, here.manifest.build_key)
     assert contents(Path(there.folder)) == contents(Path(here.folder))
+    assert there.manifest.digest == here.manifest.digest
     known, made = (json.loads(Path(each.folder, MANIFEST_FILE).read_bytes()) for each in (here, there))
     assert {name for name in known if known[name] != made[name]} <= {"version", "files", "provenance"}
     assert known["provenance"] | {"built_at": ""} == made["provenance"] | {"built_at": ""}

@@ -107,6 +107,8 @@ def test_pictures(tmp_path: Path) -> None:
     write(tmp_path / "b.parquet", {"image": ["c.png"]})
     (row,) = read(source(tmp_path / "b.parquet", images=f"{tmp_path}/x/"), {"image": IMAGE}).rows
     assert row["image"] == b"fc.png"
+    with raises(SourceError, f"images: {tmp_path}/none", "no such folder"):
+        read(source(tmp_path / "b.parquet", images=f"{tmp_path}/none"), {"image": IMAGE})
 
 
 def test_bad_rows_are_rejects(tmp_path: Path) -> None:

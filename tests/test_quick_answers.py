@@ -38,6 +38,18 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.parametrize("line", [
+    "print(plan('dataset.yaml', Path('out')))", "build('dataset.yaml', Path('out'))", "adopt('none-*', 'out')",
+    "print(verify(Path('none')))",
+])  # fmt: skip
+def test_functions_take_paths_as_people_type_them(folder: Path, line: str) -> None:
+    (folder / "dataset.yaml").write_text(SPEC.replace("id\n", "idd\n"))
+    head = "from pathlib import Path\nfrom recordmill import *\n"
+    code = f"{head}try:\n    {line}\nexcept UserError as error:\n    print(error)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, env=without_frameworks(folder), capture_output=True)
+    assert_names(done.stdout.decode(), *(["'idd'"] if "yaml" in line else ["none"]))
+
+
 @pytest.mark.parametrize(
     ("arguments", "facts"),
     [

@@ -22,7 +22,7 @@ from recordmill.transforms.base import buffers
 from recordmill.transforms.base.buffers import BatchMemory
 from recordmill.transforms.base.kinds import read_description
 from tests import hand_made
-from tests.messages import raises
+from tests.messages import assert_names, raises
 
 TRAIN = [f"row/{number}" for number in range(10)]
 
@@ -45,6 +45,9 @@ def test_the_facts_about_a_dataset(dataset: Dataset) -> None:
     assert dataset.num_classes == 2
     assert dataset.label_counts("validation") == {"dark": 3, "bright": 2}
     assert dataset.label_counts("test") == {"dark": 0, "bright": 0}
+    assert_names(repr(dataset), f"<Dataset hand {hand_made.VERSION}: train 10, ", "text: text", "category: category (l")
+    given = dataset.training_input(batch_size=3, seed=7, features=["text"])
+    assert_names(repr(given), hand_made.VERSION, "train", "3 batches of 3", "shuffle='global'", "seed=7", "'text'")
 
 
 def test_no_features_are_the_label_and_the_keys(dataset: Dataset) -> None:
@@ -180,6 +183,7 @@ def test_a_label_may_be_a_number(tmp_path: Path) -> None:
     (lambda d: d.training_input(batch_size=1, features=7), ("features", "list of names", "got 7")),
     (lambda d: d.training_input(None, batch_size=1), ("split", "string", "got None")),
     (lambda d: d.training_input(batch_size="8"), ("batch_size", "whole number", "got '8'")),
+    (lambda d: d.training_input(batch_size=1, shuffle=True), ("shuffle", "global, blocks, none", "got True")),
     (lambda d: d.training_input(batch_size=1, seed=0.5), ("seed", "whole number", "got 0.5")),
     (lambda d: d.training_input(batch_size=1, epochs=True), ("epochs", "whole number or None", "got True")),
     (lambda d: d.training_input(batch_size=1, verify="false"), ("verify", "True or False", "got 'false'")),

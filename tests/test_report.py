@@ -16,7 +16,7 @@ from PIL import Image
 
 from recordmill.dataset import Dataset, open_dataset
 from recordmill.pipeline.dataset.histogram import Histogram
-from recordmill.pipeline.dataset.manifest import read_manifest
+from recordmill.pipeline.dataset.manifest import DatasetError, read_manifest
 from recordmill.pipeline.facts.charts import HistogramChart, histogram, names, places, short
 from recordmill.pipeline.facts.contents import read_contents
 from recordmill.pipeline.facts.page import report_of
@@ -25,7 +25,7 @@ from recordmill.pipeline.facts.sample import background_of
 from recordmill.pipeline.facts.sidecars import SIDECARS
 from tests import published, shown
 from tests.chromium import Page, program
-from tests.messages import assert_names
+from tests.messages import assert_names, raises
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +86,26 @@ def test_the_published_page_is_that_of_the_command_without_the_gate(page: str, t
     assert published_page == report_of(dataset).decode("utf-8")
     assert 'href="#changes"' in page
     assert 'href="#changes"' not in published_page
+
+
+def test_chats_are_whole_with_their_trained_text_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row, said = published.row, {"text": [2] * 400 + [3, 4], "text_loss_mask": [0] * 400 + [1, 1]}
+    monkeypatch.setattr(published, "row", lambda number: row(number) | said)
+    features = published.FEATURES | {"text": published.FEATURES["text"] | {"kind": "chat", "train": "last"}}
+    published.write_version(tmp_path, 20, features=features, spec={"features": {"text": {"model": "m"}}})
+    page = report_of(open_dataset(tmp_path)).decode("utf-8")
+    assert page.count("<mark><bdi>tree über</bdi></mark>") == 3
+    assert_names(page, "a " * 399, "0.5% of the ids, of", "<dt>given</dt>", "the assistant&#39;s last turn")
+
+
+def test_the_page_of_a_class_shows_more_of_it(tmp_path: Path) -> None:
+    published.write_version(tmp_path)
+    page = report_of(open_dataset(tmp_path), label="dark").decode("utf-8")
+    dark = open_dataset(tmp_path).label_counts("train")["dark"]
+    assert page.count('<tr><th scope="row" class="mono"><bdi>row/') == dark > 24
+    assert ("<td><bdi>bright</bdi></td>" in page, "note 1" in page) == (False, False)
+    with raises(DatasetError, "'drak'", "`dark`"):
+        report_of(open_dataset(tmp_path), label="drak")
 
 
 def test_words_that_were_counted_with_forgotten_rows_are_left_out(page: str, tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ def test_all_of_a_version(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     assert shown(capsys, MANIFEST, tmp_path / "[red]/v2") == [
         "emoji | v2",
         f"{tmp_path}/[red]/v2",
+        f"digest {MANIFEST.digest}",
         "split | records | shards | bytes",
         "train | 1,000 | 2 | 120,000",
         "test | 0 | 0 | 0",

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,35 @@ MIGRATION_TOOLS = os.environ.get("RECORDMILL_MIGRATION_TOOLS")
 FOREIGN = {f"migrate/{page}.md" for page in ("datasets", "grain", "img2dataset", "streaming", "torch")}
 """Pages that use the `python` of the other tool's environment."""
 RUNNABLE = ["first_dataset.md", "adopt.md", *(f"migrate/{page.name}" for page in sorted(DOCS.glob("migrate/*.md")))]
+SEARCHED = {
+    "adopt": "label map", "arrays": "embeddings, time series", "augmentation": "data augmentation, MixUp",
+    "boxes": "object detection, bounding box", "chats": "loss mask, fine-tuning, SFT", "depth": "16-bit",
+    "duplicates": "dedup, data leakage", "gate": "data drift", "image_sequences": "video", "images": "letterbox",
+    "keypoints": "pose estimation", "migrate/datasets": "load_dataset", "migrate/torch": "collate, DataLoader",
+    "migrate/keras": "image_dataset_from_directory", "numbers_and_categories": "tabular, one-hot, missing values",
+    "plan": "dry run", "rebuilds": "cron", "rejects": "bad rows", "serving": "TensorFlow Serving",
+    "reading": "oversampling, class weights, progress bar, checkpoint, multi-GPU, imbalanced",
+    "segmentation": "semantic segmentation, instance segmentation",
+    "spec": "cross-validation, k-fold, train test split",
+    "text": "tokenizer, packing", "token_labels": "NER", "verify": "checksum", "versions": "GDPR, rollback",
+}  # fmt: skip
+"""What people type, by the page that they want first."""
+SEARCH = """
+const fs = require("fs"), path = require("path"), [site, ...words] = process.argv.slice(1), found = {}
+const folder = path.join(site, "assets/javascripts/workers")
+let listen, answer
+Object.assign(globalThis, {self: globalThis, location: {}, importScripts() {}, postMessage: given => answer = given})
+globalThis.addEventListener = (_, given) => listen = given
+const worker = fs.readdirSync(folder).find(name => name.endsWith(".js"))
+require("vm").runInThisContext(fs.readFileSync(path.join(folder, worker), "utf8"))
+const ask = async (type, data) => (await listen({data: {type, data}}), answer.data)
+;(async () => {
+  await ask(0, {...JSON.parse(fs.readFileSync(path.join(site, "search/search_index.json"))), options: {}})
+  for (const word of words) found[word] = ((await ask(2, word)).items[0] || [{}])[0].location
+  console.log(JSON.stringify(found))
+})()
+"""
+"""Asks the search as the theme's own worker runs it, in a browser: the message 0 gives the index, 2 a query."""
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```', re.DOTALL | re.MULTILINE)
 READ = """
 import itertools, json, sys
@@ -64,14 +94,29 @@ def test_every_page_has_a_place() -> None:
     assert len(set(listed)) == len(listed)
 
 
-@pytest.mark.skipif(TOOLS is None, reason="needs mkdocs: make test-docs")
-def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
-    assert TOOLS is not None
-    command = [TOOLS, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if TOOLS is None:
+        pytest.skip("needs mkdocs: make test-docs")
+    folder = tmp_path_factory.mktemp("site")
+    command = [TOOLS, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     assert "WARNING -" not in done.stderr
-    pages = list((tmp_path / "site").glob("**/*.html"))
+    return folder
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node, which runs the site's own search")
+def test_the_search_finds_what_people_type(site: Path) -> None:
+    page_of = {word: page for page, words in SEARCHED.items() for word in words.split(", ")}
+    assert len(page_of) >= 40
+    done = subprocess.run(["node", "-e", SEARCH, str(site), *page_of], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {word: f"{page}.html" for word, page in page_of.items()}
+
+
+def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
+    pages = list(site.glob("**/*.html"))
     assert len(pages) > 40
     for page in pages:
         text = page.read_text()

@@ -158,6 +158,14 @@ def test_every_mistake_has_a_line() -> None:
         assert_names(line, *of_line)
 
 
+@pytest.mark.parametrize(("path", "form"), [("t.CSV.gz", "csv"), ("a/b.jsonl", "jsonl"), ("my/pics", "image_folder")])
+def test_a_path_as_source_is_written_out(path: str, form: str) -> None:
+    given = RIGHT.replace("source:\n  format: jsonl\n  path: rows.jsonl", f"source: {path}")
+    with raises(SpecError, ":2: source: ", f"{{format: {form}, path: {path}}}", f"`recordmill init {path}`"):
+        parse_spec(given)
+    assert parse_spec(given.replace(path, "own:rows")).source[0].format == "python"
+
+
 def test_one_of_several_sources_is_named() -> None:
     text = RIGHT.replace("  format: jsonl\n", "  - {format: jsonl, path: a}\n").replace("  path:", "  - path:")
     with raises(SpecError, "dataset.yaml:4: source.1: ", "`format: …`", "got `path`"):

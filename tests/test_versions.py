@@ -18,7 +18,7 @@ from recordmill.pipeline.cli.commands import app
 from recordmill.pipeline.dataset.manifest import DatasetError, Latest, read_latest
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.versions import build_folders, leases, publishing
-from recordmill.pipeline.versions.acts import pin, rollback, unpin
+from recordmill.pipeline.versions.acts import pin, rollback, tag, unpin
 from recordmill.pipeline.versions.base import compare_and_swap
 from recordmill.pipeline.versions.leases import BUILD, hold
 from recordmill.pipeline.versions.listing import choose, find, list_versions, seconds_of
@@ -154,6 +154,18 @@ def test_pins(output: str) -> None:
     assert there(output) == [NAMES[0], NAMES[2]]
 
 
+def test_a_tag_finds_its_version_and_keeps_it(output: str) -> None:
+    assert tag(output, "v1", "1").version == NAMES[0]
+    assert find(output, "v1").version == open_dataset(output, "v1").version == NAMES[0]
+    assert [version.tags for version in list_versions(output)] == [("v1",), (), ()]
+    for name, facts in {"v1": (NAMES[0], "unpin"), "live": ("letter",), "7": ("letter",)}.items():
+        with raises(OutputError, f"'{name}'", *facts):
+            tag(output, name)
+    assert_names(prune(output, keep=1, grace_seconds=0).kept[NAMES[0]], "pinned")
+    assert unpin(output, "v1")[1]
+    assert tag(output, "v1").version == NAMES[2]
+
+
 def test_where_nothing_is_published(tmp_path: Path) -> None:
     assert list_versions(str(tmp_path)) == []
     assert prune(str(tmp_path), keep=1).removed == {}
@@ -162,6 +174,11 @@ def test_where_nothing_is_published(tmp_path: Path) -> None:
     with raises(DatasetError, tmp_path, "no live version"):
         rollback(str(tmp_path))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_of_datasets_lists_them(local: Path) -> None:
+    with raises(DatasetError, local.parent, f"the datasets {local.name}:", local):
+        open_dataset(local.parent)
 
 
 @pytest.mark.parametrize("name", ["local", pytest.param("s3", marks=pytest.mark.slow)])

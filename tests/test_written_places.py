@@ -39,6 +39,7 @@ COMMANDS = {
     "schema": ["-o", "dataset.schema.json"],
     "versions list": ["../out"],
     "versions pin": ["../out", "2"],
+    "versions tag": ["../out", "v1", "2"],
     "versions forget": ["../out", "row/3"],
     "versions unpin": ["../out", "2"],
     "versions rollback": ["../out"],

@@ -52,7 +52,7 @@ PARSED = ("FixedLenFeature", "FixedLenSequenceFeature", "VarLenFeature", "Ragged
 LeftOut: TypeAlias = Mapping[int, Mapping[int, wire.Lists | None]]  # by file, forgotten records with their lists
 
 
-def adopt(
+def adopt_files(
     adoption: Adoption, on_wait: OnWait = lambda _: None, on_plan: OnPlan = lambda size: lambda read: None
 ) -> Published:
     """Adopts files, and publishes a version unless nothing changed since the live one.
@@ -317,7 +317,7 @@ def open_tfrecords(
     lists = {split: [some] if isinstance(some, str | Path) else some for split, some in given.items()}
     globs = {split: list(map(str, some)) for split, some in lists.items()}
     stated = None if features is None else {each: with_classes(words) for each, words in features.items()}
-    done = adopt(Adoption(globs, str(index), stated, label, key, splits or {}, name, max_share))
+    done = adopt_files(Adoption(globs, str(index), stated, label, key, splits or {}, name, max_share))
     if done.breaches not in ((), (ROLLED_BACK,)):
         raise GateBreachedError(done.reason(str(index)), done)
     log, reasons = logging.getLogger("recordmill"), done.manifest.rejects.get("by_reason", {}).items()
@@ -326,3 +326,7 @@ def open_tfrecords(
     for reason, records in reasons if done.exit_code is ExitCode.PUBLISHED else ():
         log.warning("%d records are left out: %s", records, reason)
     return open_dataset(index, files=[glob for some in globs.values() for glob in some])
+
+
+adopt = open_tfrecords
+"""The command's name: `adopt("old/*.tfrecord", "out/old")`."""

@@ -117,13 +117,13 @@ def _matched(files: Files, split: str, pattern: str, output: str) -> list[Found]
     if split:
         check_name("split", split)
     path = pattern if "://" in pattern else os.path.abspath(pattern)
-    if files.is_folder(path):
+    if is_folder := files.is_folder(path):
         path = f"{escape(without_slash(path))}/*"
         matched = [file for file in files.match(path) if NAMED_SO.search(file.path)]
     else:
         matched = list(files.match(escape(path) if os.path.isfile(path) else path))
     if not matched:
-        what = "holds no file with the ending of TFRecords" if is_glob(path) and path != pattern else "matches no file"
+        what = "holds no file with the ending of TFRecords" if is_folder else "matches no file"
         raise AdoptError(f"{pattern} {what}: give TFRecord files, or a quoted glob of them")
     parent = posixpath.dirname(literal_prefix(path) if "://" in path else path)
     folder = without_slash(folder_prefix(path) if is_glob(path) and not os.path.isfile(path) else parent)

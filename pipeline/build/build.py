@@ -7,6 +7,7 @@ reported before, and a build with nothing to do ends without them.
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
 from typing import Any
 
 from recordmill.pipeline.build.base.live_analysis import LearnedAnewError
@@ -23,7 +24,7 @@ from recordmill.pipeline.errors import ExitCode, UserError, code_of
 from recordmill.pipeline.private_folder import private_temporary_files
 from recordmill.pipeline.safe_text import summary_of
 from recordmill.pipeline.sources.files import Files, StoreFiles
-from recordmill.pipeline.spec.model import Spec
+from recordmill.pipeline.spec.model import Spec, load_spec
 from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.build_folders import building_folder, builds
 from recordmill.pipeline.versions.prune import remove_held_back, sweep
@@ -36,12 +37,12 @@ STORE_OPTIONS = ("--s3_", "--gcs_", "--no_auth", "--gcp_oauth_scopes", "--impers
 
 
 def build(
-    spec: Spec,
-    output: str,
+    spec: Spec | str | Path,
+    output: str | Path,
     options: RunOptions = RunOptions(),  # noqa: B008 - frozen
     listener: Listener = Listener(),  # noqa: B008 - frozen
 ) -> Published:
-    """Builds a dataset and publishes it; an earlier version of the same inputs is only made live.
+    """Builds a dataset, given or read from its file, and publishes it; an earlier version of the same inputs is only made live.
 
     A version that differs too much from the live one, by the spec's `gate`, is published and held back. Every end goes
     to the output's history (`pipeline.build.journal`). Meanwhile all threads of this process make their temporary files
@@ -53,6 +54,7 @@ def build(
     TooManyRejectsError, NothingToPublishError, NothingMendedError, ReconcileError, or a WorkerError. The live version
     stays live, and the next build continues the finished work.
     """
+    spec, output = spec if isinstance(spec, Spec) else load_spec(str(spec)), str(output)
     journal = Journal(output, options)
     try:
         published = run(spec, output, options, journal.follow(listener, spec.name))

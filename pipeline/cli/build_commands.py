@@ -119,7 +119,7 @@ def plan(
     from recordmill.pipeline.build.build import source_files
     from recordmill.pipeline.build.inputs.span_sources import left_out
     from recordmill.pipeline.dataset.manifest import Manifest
-    from recordmill.pipeline.forecast.forecast import forecast, lines_of
+    from recordmill.pipeline.forecast.forecast import forecast
 
     parsed, options = recordmill.load_spec(str(spec)), recordmill.RunOptions(beam_options=tuple(context.args))
     files = source_files(context.args)
@@ -133,7 +133,7 @@ def plan(
     if as_json:
         print_json(result.to_json())
     else:
-        print_line("\n".join(lines_of(result)))
+        print_line(str(result))
     return result.exit_code
 
 
@@ -241,7 +241,7 @@ def adopt(
     """Read TFRecord files in place: `recordmill adopt 'old/train-*' --split train -o DIR`."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from recordmill.pipeline.adopt.adopt import adopt, read_features
+    from recordmill.pipeline.adopt.adopt import adopt_files, read_features
     from recordmill.pipeline.adopt.files import Adoption
     from recordmill.pipeline.build.journal import measured, of_version
     from recordmill.pipeline.cli.show import print_published
@@ -260,7 +260,8 @@ def adopt(
             bar.update(task, total=size)
             return lambda read: bar.advance(task, read)
 
-        done = adopt(adoption, lambda holder: console.print(f"waiting for {holder}, which works in {output}"), on_plan)
+        waits = lambda holder: console.print(f"waiting for {holder}, which works in {output}")  # noqa: E731
+        done = adopt_files(adoption, waits, on_plan)
         entry |= {"exit_code": int(done.exit_code), **of_version(done)}
     if done.breaches:
         raise GateBreachedError(done.reason(output), done)

@@ -29,7 +29,7 @@ recordmill init DATA -o dataset.yaml   looks at data, and writes a spec
 recordmill build dataset.yaml -o DIR   builds and publishes a version
 recordmill show DIR                    shows it; open_dataset(DIR) reads it
 """
-OF_VERSIONS = acts.pin, acts.unpin, acts.rollback, acts.approve, acts.reject, acts.prune, acts.forget
+OF_VERSIONS = acts.pin, acts.tag, acts.unpin, acts.rollback, acts.approve, acts.reject, acts.prune, acts.forget
 MOVED = {"retry": "build --again"} | {command.__name__: f"versions {command.__name__}" for command in OF_VERSIONS}
 """Commands typed at a wrong place, and the command to type."""
 

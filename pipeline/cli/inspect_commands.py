@@ -100,12 +100,13 @@ def _to_json(dataset: "recordmill.Dataset", versions: list["Version"]) -> dict[s
             "held_back": version.is_held_back,
             "trial": bool(version.manifest.trial),
             "pinned": version.is_pinned,
+            "tags": version.tags,
             "held_by": list(map(str, version.held_by)),
             "retired": version.retired,
         }
         for version in versions
     ]
-    return {**manifest, "folder": str(dataset.folder), "versions": listed}
+    return {**manifest, "digest": dataset.manifest.digest, "folder": str(dataset.folder), "versions": listed}
 
 
 def show_record(folder: "Location", manifest: "Manifest", key: str, output: str | None, spec: Path | None) -> None:
@@ -158,6 +159,7 @@ def report(
     folder: VersionFolder,
     version: OtherVersion = None,
     sources: Sources = None,
+    label: Annotated[str | None, Option("--class", metavar="NAME", help="Show up to 500 records of one class.")] = None,
     output: Annotated[Path | None, to_output("The file to write; by default NAME-report.html, here.")] = None,
 ) -> None:
     """Write a page for any browser about a version, with images, distributions, rejects: `recordmill report DIR`."""
@@ -165,7 +167,7 @@ def report(
     from recordmill.pipeline.facts.page import report_of
 
     dataset = recordmill.open_dataset(folder, version)
-    data = report_of(dataset, sources)
+    data = report_of(dataset, sources, label=label)
     file = output or Path(f"{dataset.name}-report.html")
     with _writing(file):
         write_atomically(file, data)
@@ -206,12 +208,12 @@ def preview(
 
 
 @contextmanager
-def _writing(file: Path) -> Iterator[None]:
-    """Turns an OSError into one line about --output."""
+def _writing(file: Path, other: str = "another file by --output") -> Iterator[None]:
+    """Turns an OSError into one line with the file or folder."""
     try:
         yield
     except OSError as error:
-        raise DatasetError(f"{file} cannot be written ({error.strerror}): name another file by --output") from None
+        raise DatasetError(f"{file} cannot be written ({error.strerror}): name {other}") from None
 
 
 def diff(
@@ -284,7 +286,9 @@ def export(
 
     if "://" in target:
         raise ExportError(f"{target} is a URL: name a local folder, and copy it from there")
-    done = write(recordmill.open_dataset(folder, version), to, Path(target), split)
+    dataset = recordmill.open_dataset(folder, version)
+    with _writing(Path(target), "another folder"):
+        done = write(dataset, to, Path(target), split)
     print_line(f"{count(done.rows, 'row')} in {count(done.files, 'file')}, {done.bytes:,} bytes: {target}")
     if split in (None, "train"):
         print_line(f"`recordmill init {Path(target) / 'data'}` writes a spec that reads them")

@@ -34,7 +34,7 @@ def print_dataset(manifest: Manifest, folder: Location, versions: list[Version])
     console.print(manifest.name, style="bold", end="")
     some = f"  about {manifest.trial:,} rows of all, by --limit" if manifest.trial else ""
     console.print(f"  {manifest.version}{state}{some}", soft_wrap=True)
-    console.print(f"{folder}\n", soft_wrap=True)
+    console.print(f"{folder}\ndigest {manifest.digest}\n", soft_wrap=True)
     named, splits = {"documents": "documents", "source_rows": "rows"}, manifest.splits.values()
     counted = [named[of] for of in named if any(getattr(split, of) is not None for split in splits)]
     numbers = ("records", *counted, "shards", "bytes")

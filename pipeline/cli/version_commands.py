@@ -77,8 +77,20 @@ def pin(dataset: DatasetFolder, version: VersionName, reason: Reason = "") -> No
     print_line(f"{acts.pin(dataset, version, reason).version} is pinned: `recordmill versions prune` keeps it")
 
 
+def tag(
+    dataset: DatasetFolder,
+    name: Annotated[str, Argument(metavar="TAG", help="The new name, such as v1.", show_default=False)],
+    version: Annotated[str, Argument(help=NAME_HELP)] = "live",
+    reason: Reason = "",
+) -> None:
+    """Give a version a name, which `--version` and `open_dataset` take, and keep it from being pruned until `unpin`."""
+    from recordmill.pipeline.versions import acts
+
+    print_line(f"{acts.tag(dataset, name, version, reason).version} is {name}: `recordmill versions prune` keeps it")
+
+
 def unpin(dataset: DatasetFolder, version: VersionName, reason: Reason = "") -> None:
-    """Let a version be pruned again."""
+    """Let a version be pruned again; takes its tags."""
     from recordmill.pipeline.versions import acts
 
     manifest, was_pinned = acts.unpin(dataset, version, reason)
@@ -183,7 +195,7 @@ def forget(
     """Publish the live version without some rows; later builds also leave them out."""
     from recordmill.pipeline import forget as forgetting
 
-    given = [key.encode("utf-8", "surrogateescape") for key in keys or ()]
+    given: list[str | bytes] = [*(keys or ())]
     given += [line for line in file.read_bytes().splitlines() if line] if file else []
     waits = lambda holder: print_line(f"waiting for {holder}, which builds in {dataset}")  # noqa: E731
     done = forgetting.forget(dataset, given, waits, reason)
@@ -218,7 +230,7 @@ def print_table(versions: Iterable["Version"], shared: Mapping[str, int] = Mappi
     for version in versions:
         manifest, held_by = version.manifest, version.held_by
         marks = ["live"] * version.is_live + ["held back"] * version.is_held_back + ["pinned"] * version.is_pinned
-        marks += [f"held by {held_by[0]}"] if held_by else []
+        marks += [*version.tags, *([f"held by {held_by[0]}"] if held_by else [])]
         marks += [f"and {len(held_by) - 1} more"] if len(held_by) > 1 else []
         name, at = (manifest.version, ", ".join(marks)), str(manifest.provenance.get("built_at", ""))
         bytes_ = manifest.bytes, *([shared.get(manifest.version, 0)] if is_shared else [])

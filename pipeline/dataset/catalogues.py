@@ -1,4 +1,4 @@
-"""A version for catalogues: `croissant.json` of MLCommons Croissant 1.0, `dataset_info.json` of TensorFlow Datasets.
+"""A version for catalogues: `croissant.json` of MLCommons Croissant 1.1, `dataset_info.json` of TensorFlow Datasets.
 
 Croissant lists every shard with its digest, the splits, the names of ids, and the stored fields of a record. It lacks a
 TFRecord format: a Croissant reader reads the splits and the names; records need Recordmill, TensorFlow Datasets or
@@ -15,9 +15,9 @@ from recordmill.transforms.base.kinds import read_descriptions
 from recordmill.transforms.base.stored import KEY, Stored, part_name
 
 CROISSANT = "croissant.json"
-TERMS = """citeAs column equivalentProperty extract field fileObject fileProperty fileSet format includes isLiveDataset
-    jsonPath key md5 parentField path recordSet references regex repeated replace samplingRate separator source
-    subField transform""".split()
+TERMS = """arrayShape citeAs column containedIn equivalentProperty extract field fileObject fileProperty fileSet format
+    includes isArray isLiveDataset jsonPath key md5 parentField path recordSet references regex repeated replace
+    samplingRate separator source subField transform""".split()
 CONTEXT: Json = {
     "@language": "en",
     "@vocab": "https://schema.org/",
@@ -27,11 +27,13 @@ CONTEXT: Json = {
     "data": {"@id": "cr:data", "@type": "@json"},
     "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
     "dct": "http://purl.org/dc/terms/",
+    "description": {"@container": "@language"},
     "examples": {"@id": "cr:examples", "@type": "@json"},
+    "name": {"@container": "@language"},
     "rai": "http://mlcommons.org/croissant/RAI/",
     "sc": "https://schema.org/",
 }
-"""The `@context` required by Croissant 1.0."""
+"""The `@context` required by Croissant 1.1."""
 TFRECORD = "https://www.tensorflow.org/tutorials/load_data/tfrecord"  # the shards' format, in place of a MIME type
 SHARDS = "shards"
 _TYPES = {"bytes": "sc:Text", "int64": "sc:Integer", "float32": "sc:Float"}
@@ -53,7 +55,7 @@ def croissant(manifest: Manifest) -> bytes:
     described = {
         "@context": CONTEXT,
         "@type": "sc:Dataset",
-        "conformsTo": "http://mlcommons.org/croissant/1.0",
+        "conformsTo": "http://mlcommons.org/croissant/1.1",
         "name": manifest.name,
         "alternateName": about.get("title"),
         "description": about.get("description") or f"The dataset {manifest.name}.",

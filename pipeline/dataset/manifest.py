@@ -4,6 +4,7 @@ The manifest makes a folder a version: readers open only the files that it lists
 so a copied folder is the same dataset. Names and identifiers have types (`dataset.paths`), checked on reading.
 """
 
+import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -121,7 +122,7 @@ class Split(Written):
         return {"records": self.records, "bytes": self.bytes, **super().to_json()}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Manifest(Written):
     """A version's description; the first fields, without defaults, are those needed by the reader."""
 
@@ -153,6 +154,23 @@ class Manifest(Written):
     """The folders of adopted files, and `key`, the records' feature with the key; empty for a built version."""
     packs: tuple[Pack, ...] = ()  # the lengths at which records are packed into rows, and their features
     trial: Count = 0  # the approximate number of rows asked for; 0 for all
+
+    def __repr__(self) -> str:
+        """Names splits with records, and features with kinds: `<Manifest emoji 2026…: train 80; image image, …>`."""
+        splits = ", ".join(f"{name} {split.records:,}" for name, split in self.splits.items())
+        marks = {self.label: " (label)"}
+        features = [f"{name}: {each.get('kind')}{marks.get(name, '')}" for name, each in self.features.items()]
+        return f"<{type(self).__name__} {self.name} {self.version}: {splits}; {listed(features)}>"
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256, in hex, of all that a reader gets: features, statistics, records in order, vocabularies."""
+        named = {each.get(of) for each in self.features.values() for of in ("vocabulary", "model")}
+        named |= {shard.kept for shard in self.shards}
+        files = {file: each.get("sha256") for file, each in self.files.items() if file in named}
+        shards = {name: [shard.sha256 for shard in split.shards] for name, split in self.splits.items()}
+        content = [self.name, dict(self.features), self.label, dict(self.statistics), shards, files]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     @property
     def source_key(self) -> str:
@@ -231,6 +249,7 @@ class Latest(Written):
     same: tuple[Sha256, ...] = ()  # other source keys known to produce the live version
     rolled_back: tuple[str, ...] = ()
     """Marks of the inputs and rows of rolled-back versions: builds of them do not go live."""
+    tags: Mapping[VersionName, VersionName] = field(default_factory=dict)  # pinned versions by a person's names
 
     def to_text(self) -> str:
         """Returns the file's text."""
@@ -271,8 +290,10 @@ def read_latest(output: str | Location) -> Latest:
         return _read(folder, LATEST_FILE, MOST_LATEST_BYTES, Latest.from_json)
     if not folder.is_dir():
         raise no_folder(output)
-    build = f"`recordmill build dataset.yaml --output {output}`"
-    raise DatasetError(f"no live version is published in {output}: run {build}")
+    inside = sorted(file.parent.name for file in folder.glob(f"*/{LATEST_FILE}")) if isinstance(folder, Path) else []
+    build = f"run `recordmill build dataset.yaml --output {output}`"
+    remedy = f"it holds the datasets {listed(inside)}: name one, {folder / inside[0]}" if inside else build
+    raise DatasetError(f"no live version is published in {output}: {remedy}")
 
 
 def read_manifest(folder: str | Location) -> Manifest:

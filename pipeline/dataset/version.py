@@ -37,7 +37,7 @@ class DatasetVersion:
         self._vocabularies: dict[str, list[str]] = {}
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name} {self.version} {self.splits}>"
+        return repr(self.manifest).replace("Manifest", type(self).__name__, 1)
 
     @property
     def name(self) -> str:

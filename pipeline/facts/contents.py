@@ -85,12 +85,21 @@ class Contents:
         return {split: profile for split, profile in profiles.items() if profile is not None and profile.rows}
 
 
-def read_contents(dataset: DatasetVersion, sources: Path | None = None, most_word_bytes: int | None = None) -> Contents:
-    """Reads a version's facts; leaves out words of more than `most_word_bytes`. Raises: DatasetError: damage."""
+def read_contents(
+    dataset: DatasetVersion,
+    sources: Path | None = None,
+    most_word_bytes: int | None = None,
+    label: str | None = None,
+) -> Contents:
+    """Reads a version's facts, samples one class, if given, and leaves out words of more than `most_word_bytes`.
+
+    Raises: DatasetError: damage, or an unknown class.
+    """
+    read_records(dataset, label=label)  # raises for an unknown class
     facts = VersionFacts(dataset.folder, dataset.manifest)
     rejects, sample, pairs, damage = facts.rejects(SHOWN_REJECTS), None, dict[str, list[list[ShownRecord]]](), ""
     try:
-        sample = read_sample(dataset)
+        sample = read_sample(dataset, label)
         pairs = {kind: list(_pairs(dataset, kind)) for kind in ("exact", "near") if facts.manifest.duplicates.get(kind)}
     except DatasetError as error:
         damage = str(error)

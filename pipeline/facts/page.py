@@ -41,9 +41,9 @@ Fact = tuple[str, str]
 BySplit = Mapping[str, FeatureProfile]
 
 
-def report_of(dataset: DatasetVersion, sources: Path | None = None, most_word_bytes: int | None = None) -> bytes:
+def report_of(dataset: DatasetVersion, sources: Path | None = None, **choice: Any) -> bytes:
     """Makes the page of a version, reproducible to the byte; arguments and Raises as `read_contents`."""
-    contents, manifest = read_contents(dataset, sources, most_word_bytes), dataset.manifest
+    contents, manifest = read_contents(dataset, sources, **choice), dataset.manifest
     style = (HERE / STYLE).read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
     drift = manifest.drift.get("features", {}).items()
@@ -119,7 +119,8 @@ def _without_nothing(value: Any) -> Any:
 def _facts(contents: Contents, feature: FeatureFacts, profiles: BySplit) -> Iterator[Fact]:
     yield "stored", feature.stored
     if feature.learned:
-        yield "learned", ", ".join(feature.learned)
+        is_given = contents.manifest.spec.get("features", {}).get(feature.name, {}).get("model") is not None
+        yield "given" if is_given else "learned", ", ".join(feature.learned)
     if feature.lengths:
         yield "lengths", feature.lengths
     yield from (("packed", line) for name, line in packed_rows(contents.manifest) if name == feature.name)
@@ -129,6 +130,8 @@ def _facts(contents: Contents, feature: FeatureFacts, profiles: BySplit) -> Iter
         elif contents.words_are_of_forgotten_rows:
             yield "words", "left out: rows were forgotten since they were counted; the next build that learns has them"
     sample = contents.sample
+    if sample and feature.name in sample.trained:
+        yield "trained", f"{sample.trained[feature.name]:.1%} of the ids, {sample.words}"
     if sample and feature.name in sample.images:
         yield from _image_facts(sample.images[feature.name], sample.words)
     if sample and len(sample.boxes.get(feature.name, ())):

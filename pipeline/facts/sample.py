@@ -28,11 +28,13 @@ from recordmill.pipeline.safe_text import count
 from recordmill.transforms.base.kinds import read_descriptions
 from recordmill.transforms.images.pixels import black_and_white
 from recordmill.transforms.images.places_stored import Box
+from recordmill.transforms.texts.text_stored import LOSS_MASK
 
 MOST_RECORDS = 1_000  # sampled
 MOST_SPANS = 32  # in a bucket, each costs some requests
 MOST_BYTES = 32 << 20  # 32 MiB of sampled records
-MOST_IMAGES = 120  # decoded
+MOST_IMAGES, MOST_OF_ONE = 120, 500  # decoded: of all, or of the only class
+WHOLE_CHATS = 3  # shown
 MOST_A_CLASS = 12
 MOST_UNNAMED = 24  # without classes
 MOST_PIXELS = 60_000_000  # decoded in all: about half a second
@@ -99,6 +101,9 @@ class RecordSample:
     is_padded: bool = False  # whether images have padding, shown hatched
     has_points: bool = False  # whether key points are drawn on images
     masks: Mapping[str, Sequence[MaskClass]] = field(default_factory=dict)  # of the examples
+    trained: Mapping[str, float] = field(default_factory=dict)  # the share of a chat's ids where the loss counts
+    chats: Mapping[str, Sequence[tuple[str, Any]]] = field(default_factory=dict)  # keys, and runs of text
+    label: str | None = None  # the only class of the records
 
     @property
     def legend(self) -> list[tuple[str, str]]:
@@ -109,7 +114,7 @@ class RecordSample:
     @property
     def words(self) -> str:
         """The size of the sample: `of 1,000 records of train`."""
-        return f"of {self.records:,} records of {self.split}"
+        return f"of {self.records:,} records of {self.split}{f', of {self.label}' if self.label else ''}"
 
 
 class _Measured(NamedTuple):
@@ -126,30 +131,38 @@ class _Measured(NamedTuple):
             self.brightness.append(ImageStat.Stat(picture.plain.convert("L")).mean[0])
 
 
-def read_sample(dataset: DatasetVersion) -> RecordSample | None:
-    """Samples `train`, else the first filled split, if any. Raises: DatasetError: a shard is missing or damaged."""
+def read_sample(dataset: DatasetVersion, label: str | None = None) -> RecordSample | None:
+    """Samples `train`, else the first filled split, if any; only one class, if given.
+
+    Raises: DatasetError: a shard is missing or damaged, or the class is unknown.
+    """
     split = shown_split(dataset.manifest)
     if split is None:
         return None
-    records = list(_first_records(dataset, split))
+    records = list(_first_records(dataset, split, label))
     roles, measured = FeatureRoles(dataset), defaultdict[str, _Measured](lambda: _Measured([], [], []))
-    examples = tuple(roles.example(record, measured) for record in roles.chosen(records))
+    examples = tuple(roles.example(record, measured) for record in roles.chosen(records, label is not None))
     images = {name: _image_counts(records, name, measured[name]) for name in roles.images if name not in roles.masks}
     boxes = {name: [record.values[name] for record in records] for name in roles.boxes}
     flat = {name: np.array([*chain(*rows)], np.float64).reshape(-1, 4) for name, rows in boxes.items()}
     a_row = {name: _histogram(map(len, rows)) for name, rows in boxes.items()}
     masks = {name: painting.mask_classes(each, measured[name].values) for name, each in roles.class_masks.items()}
     are_drawn = bool(roles.backgrounds), bool(roles.keypoints)
-    return RecordSample(split, len(records), examples, images, flat, a_row, *are_drawn, masks)
+    trained, chats = dict[str, float](), dict[str, list[tuple[str, Any]]]()
+    for name in roles.chats:
+        counted = [each for record in records for each in record.values[name].loss_mask]
+        trained[name] = sum(counted) / max(1, len(counted))
+        chats[name] = [(record.key, record.values[name].runs) for record in records[:WHOLE_CHATS]]
+    return RecordSample(split, len(records), examples, images, flat, a_row, *are_drawn, masks, trained, chats, label)
 
 
-def _first_records(dataset: DatasetVersion, split: str) -> Iterator[Record]:
+def _first_records(dataset: DatasetVersion, split: str, label: str | None) -> Iterator[Record]:
     """Yields the first records of a split, or as many of each of some spans."""
     spans: list[str | None] = [*dataset.manifest.spans] or [None]
     spans = spans[:: -(-len(spans) // MOST_SPANS)]
     left = MOST_BYTES
     for span in spans:
-        for record in read_records(dataset, split, span=span, limit=MOST_RECORDS // len(spans)):
+        for record in read_records(dataset, split, span=span, label=label, limit=MOST_RECORDS // len(spans)):
             left -= record.bytes
             if left < 0:
                 return
@@ -172,6 +185,7 @@ class FeatureRoles:
         self.boxes = {name: each for name, each in places.items() if each.partners is None}
         self.keypoints: dict[str, Any] = {name: each for name, each in places.items() if name not in self.boxes}
         self.texts = [name for name, each in known.items() if each.as_text]
+        self.chats = [name for name, each in known.items() if each.as_text and LOSS_MASK in each.as_text.aligned]
         lists = {name: each.ids for name, each in known.items() if each.is_list}
         # Several names a row: if as many as boxes, they name them.
         self.names = [name for name, ids in lists.items() if ids and ids.are_classes and ids.ignored is None]
@@ -187,17 +201,19 @@ class FeatureRoles:
         free = itertools.filterfalse({*self.numbers.values()}.__contains__, itertools.count(1))
         self.numbers |= zip([name for name in dict.fromkeys(words) if name not in self.numbers], free, strict=False)
 
-    def chosen(self, records: Sequence[Record]) -> list[Record]:
+    def chosen(self, records: Sequence[Record], are_one: bool = False) -> list[Record]:
         """Chooses the records to show, sorted by class: as many of each class, within the limit of pixels."""
+        limit = MOST_OF_ONE if are_one else MOST_IMAGES
         if not self.images:
-            return list(records[:TABLE_ROWS])
-        most = min(MOST_A_CLASS, max(1, MOST_IMAGES // max(1, self.classes))) if self.label else MOST_UNNAMED
+            return list(records[: limit if are_one else TABLE_ROWS])
+        of_class = min(MOST_A_CLASS, max(1, limit // max(1, self.classes))) if self.label else MOST_UNNAMED
+        most = limit if are_one else of_class
         by_class, shown, pixels = defaultdict[str, list[Record]](list), 0, 0
         for record in records:
             chosen = by_class[str(record.values[self.label]) if self.label else ""]
-            if len(chosen) < most and shown * len(self.images) < MOST_IMAGES:
+            if len(chosen) < most and shown * len(self.images) < limit:
                 pixels += sum(image.width * image.height for name in self.images for image in images_of(record, name))
-                if pixels > MOST_PIXELS and shown:
+                if pixels > MOST_PIXELS * limit // MOST_IMAGES and shown:
                     break
                 chosen.append(record)
                 shown += 1
@@ -300,6 +316,8 @@ def in_words(value: Any) -> str:
         case float():
             return f"{value:.6g}"
         case bytes():
+            with suppress(UnicodeDecodeError):  # an adopted text
+                return in_words(value.decode())
             return f"{len(value):,} bytes"
         case list():
             counts = Counter(map(in_words, value))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from recordmill.pipeline.build.attempt.failures import RejectPlaces
+from recordmill.pipeline.build.build import source_files
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.inputs.input_table import Listings
 from recordmill.pipeline.build.journal import DRY_RUN
@@ -26,7 +27,7 @@ from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.safe_text import count, cut
 from recordmill.pipeline.sources.faults import DUPLICATE
 from recordmill.pipeline.sources.files import Files
-from recordmill.pipeline.spec.model import Spec
+from recordmill.pipeline.spec.model import Spec, load_spec
 from recordmill.pipeline.versions import build_folders, history, publishing
 from recordmill.pipeline.versions.stores.open_store import is_local
 from recordmill.transforms.base import kinds
@@ -87,6 +88,24 @@ class Forecast:
     def to_json(self) -> dict[str, Any]:
         """Returns the forecast as JSON."""
         return asdict(self)
+
+    def __str__(self) -> str:
+        """Returns the lines that `recordmill plan` prints."""
+        return "\n".join(lines_of(self))
+
+
+def plan(
+    spec: Spec | str | Path,
+    output: str | Path | None = None,
+    options: RunOptions = RunOptions(),  # noqa: B008 - frozen
+) -> Forecast | Manifest:
+    """Says what a build would read, reject and write, as `recordmill plan`: `print(plan("dataset.yaml", "out"))`.
+
+    Returns a forecast, or the live version's manifest if nothing has changed.
+    Raises: SpecError, SourceError, OutputError: as a build would.
+    """
+    parsed = spec if isinstance(spec, Spec) else load_spec(str(spec))
+    return forecast(parsed, source_files(options.beam_options), None if output is None else str(output), options)
 
 
 def forecast(

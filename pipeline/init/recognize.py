@@ -22,16 +22,9 @@ from recordmill.pipeline.sources.formats.image_fields import Beside, image_place
 from recordmill.pipeline.sources.formats.image_folder import NAMES, captions_of
 from recordmill.pipeline.sources.formats.text import places_of_lines
 from recordmill.pipeline.sources.globs import escape, folder_prefix, glob_pattern, is_glob, without_slash
-from recordmill.pipeline.sources.naming import CLASS_NAMES, SPLIT_NAME, by_split, divided, split_of
+from recordmill.pipeline.sources.naming import CLASS_NAMES, FORMATS, SPLIT_NAME, by_split, divided, split_of
 from recordmill.pipeline.sources.paths import image_test, is_image, join, listed, note
 
-ENDINGS = {
-    "csv": ".csv", "tsv": ".tsv .tab", "jsonl": ".jsonl .ndjson", "parquet": ".parquet .pq", "webdataset": ".tar .tgz",
-    "tfrecord": ".tfrecord .tfrecords .tfrec .record .records", "text": ".txt .text", "json": ".json",
-    "conll": ".conll .iob .iob2 .bio", "conllu": ".conllu",
-}  # fmt: skip
-FORMATS = {ending: form for form, endings in ENDINGS.items() for ending in endings.split()}
-"""A file's format by ending: a source's, or `json`."""
 DESCRIPTIONS = {
     "state.json": b'"_data_files"', "dataset_info.json": b'"features"', "dataset_infos.json": b'"features"',
     "dataset_dict.json": b'"splits"',

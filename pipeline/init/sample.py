@@ -76,7 +76,7 @@ class SampledFiles(Files):
         return [file for path, file in sorted(self._shown.items()) if path == pattern or matches(path)]
 
     def is_folder(self, path: str) -> bool:
-        return any(file.startswith(f"{path.rstrip('/')}/") for file in self._shown)
+        return any(file.startswith(f"{path.rstrip('/')}/") for file in self._shown) or self._files.is_folder(path)
 
     def open(self, path: str) -> BinaryIO:
         held = self._held.get(path)

@@ -47,6 +47,14 @@ def open_input(folder: Folder, manifest: Manifest, options: ReadOptions) -> "Inp
 class Input(NumpyInput):
     """Batches of a split, or of a mixture, in each form that frameworks take."""
 
+    def __repr__(self) -> str:
+        """Names the split, the batches, the order and the arrays."""
+        given, request = self.source.given, getattr(self.source, "request", None)
+        of = f"{request.dataset} {request.version}, {given.split}" if request else "a mixture"
+        batches = f"{self.batches_per_epoch:,} batches of {given.batch_size:,} records an epoch"
+        order = f"shuffle={given.shuffle!r}, seed={given.seed}"
+        return f"<{type(self).__name__} of {of}: {batches}, {order}; {self.element_spec}>"
+
     def _repr_html_(self) -> str:
         """Shows the input in a notebook: its arrays, and the first images."""
         request = self.source.request if isinstance(self.source, SplitSource) else None

@@ -55,6 +55,13 @@ CODED = re.compile(r"-?[0-9]{1,9}")
 MAP_ITEM = re.compile(r"\bitem\s*+\{([^{}]*+)\}")
 MAP_FIELD = re.compile(r"""\b(\w++)\s*+:\s*+("[^"]*+"|'[^']*+'|\d++)""")
 """A class in TensorFlow's `label_map.pbtxt`, and a field of it."""
+ENDINGS = {
+    "csv": ".csv", "tsv": ".tsv .tab", "jsonl": ".jsonl .ndjson", "parquet": ".parquet .pq", "webdataset": ".tar .tgz",
+    "tfrecord": ".tfrecord .tfrecords .tfrec .record .records", "text": ".txt .text", "json": ".json",
+    "conll": ".conll .iob .iob2 .bio", "conllu": ".conllu",
+}  # fmt: skip
+FORMATS = {ending: form for form, endings in ENDINGS.items() for ending in endings.split()}
+"""A file's format by ending: a source's, or `json`."""
 Item = TypeVar("Item")
 
 

@@ -281,6 +281,8 @@ class TableReader(SourceReader[TableOf], Generic[TableOf]):
             for path in empty:
                 files.open(path).close()  # raises for a broken link, listed with 0 bytes
             notes = cut.notes + note(EMPTY, empty) + unused(cut.names, columns)
+            if self.source.images and has_images(columns) and not files.is_folder(self.image_root(files)):
+                raise SourceError(f"images: {self.source.images}: no such folder, in which the rows' paths start")
             total, used = sum(file.bytes for file in inputs), FileList(chain(inputs, self._images(files, columns)))
             names = list(dict.fromkeys([*cut.names, *self.of_path]))
             return replace(cut, bytes=total, inputs=used, notes=notes, names=names, of_path=self.of_path)

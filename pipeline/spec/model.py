@@ -6,8 +6,9 @@ r"""`dataset.yaml` as frozen, checked options.
 """
 
 import json
+import shlex
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal
 
 import pydantic
@@ -17,6 +18,7 @@ from recordmill.pipeline import VERSION, yaml_document
 from recordmill.pipeline.dataset.paths import MOST_CHARACTERS, NAME, write_atomically
 from recordmill.pipeline.errors import UserError, WrongValueError, did_you_mean
 from recordmill.pipeline.sources import options as sources
+from recordmill.pipeline.sources.naming import FORMATS
 from recordmill.pipeline.sources.options import PATHS, AnySource, Names, in_folder, is_template
 from recordmill.pipeline.spec import split_by as rules
 from recordmill.pipeline.spec.features import AnyFeature
@@ -38,7 +40,12 @@ def _power_of_two(count: int) -> int:
 
 
 def _source(value: Any) -> Any:
-    """Reads `module:function` as a source of format python."""
+    """Reads `module:function` as a source of format python. Raises: ValueError: a path instead."""
+    if isinstance(value, str) and ("/" in value or ":" not in value):
+        forms = [FORMATS[ending] for ending in PurePath(value.lower()).suffixes if ending in FORMATS]
+        form = forms[0] if forms else "image_folder"
+        whole = f"`recordmill init {shlex.quote(value)}` writes a whole spec"
+        raise ValueError(f"a {'file' if forms else 'folder'} is written as {{format: {form}, path: {value}}}; {whole}")
     return {"format": "python", "rows": value} if isinstance(value, str) else value
 
 

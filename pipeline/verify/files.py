@@ -102,6 +102,10 @@ class Verification:
         """Whether the version has no problems."""
         return not self.findings.counts
 
+    def __str__(self) -> str:
+        """Returns the lines that `recordmill verify` prints."""
+        return "\n".join(self.lines())
+
     def lines(self) -> Iterator[str]:
         """Formats the report for people: problems, counts, skipped checks, and last the verdict."""
         findings = self.findings
@@ -117,6 +121,7 @@ class Verification:
         verdict += f": {ADOPT}" if self.manifest.adopted else ""
         if self.is_whole:
             verdict = "matches its manifest"
+        yield f"digest {self.manifest.digest}"
         yield printable(f"{self.manifest.name} {self.manifest.version}: {verdict}")
 
     def to_json(self) -> dict[str, Any]:
@@ -125,6 +130,7 @@ class Verification:
         return {
             "name": self.manifest.name,
             "version": self.manifest.version,
+            "digest": self.manifest.digest,
             "folder": self.folder,
             "is_whole": self.is_whole,
             "problems": [{name: each[name] for name in each if each[name] is not None} for each in problems],

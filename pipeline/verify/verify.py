@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -44,7 +45,7 @@ QUICK = "records, indexes, counts: `--quick` compares only sizes and digests"
 NO_PARITY = "training = serving: give --spec dataset.yaml; its sources must be at their paths"
 
 
-def verify(folder: str, version: str | None = None, *, quick: bool = False) -> Verification:
+def verify(folder: str | Path, version: str | None = None, *, quick: bool = False) -> Verification:
     """Checks a version, by default the live one, of a dataset's folder or URL; `quick` compares sizes and digests.
 
     Raises: DatasetError: the version does not exist, its manifest is broken, or has a feature of an unknown kind.

@@ -1,17 +1,20 @@
-"""Manual acts on an output: pin, roll back, approve and reject versions.
+"""Manual acts on an output: pin, tag, roll back, approve and reject versions.
 
 Each takes a `reason`, in the person's words, for the output's history (`history.recorded`).
 """
 
+import re
 from dataclasses import replace
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, Latest, Manifest
 from recordmill.pipeline.versions.base import awaits_approval, compare_and_swap, read_forgotten, rolls_back
 from recordmill.pipeline.versions.history import recorded
-from recordmill.pipeline.versions.listing import HELD_BACK, find_among, marked, open_existing, there
+from recordmill.pipeline.versions.listing import HELD_BACK, LIVE, find_among, marked, open_existing, there
 from recordmill.pipeline.versions.prune import remove_marked
 from recordmill.pipeline.versions.publishing import Choose, Moved, make_live, published
 from recordmill.pipeline.versions.stores.base import OutputError, Store, UnsettledOutputError
+
+TAG = re.compile(r"[A-Za-z][\w.-]{0,99}", re.ASCII)
 
 
 def pin(output: str, wanted: str, reason: str = "") -> Manifest:
@@ -19,12 +22,22 @@ def pin(output: str, wanted: str, reason: str = "") -> Manifest:
     return _edit_pins("pin", output, wanted, reason)[0]
 
 
+def tag(output: str, name: str, wanted: str = LIVE, reason: str = "") -> Manifest:
+    """Pins a version under a name, which finds it from then on, until `unpin`.
+
+    Raises: as `pin`. OutputError: the name is another version's, or no tag.
+    """
+    if not TAG.fullmatch(name) or name in (LIVE, HELD_BACK):
+        raise OutputError(f"'{name}' is no tag: take a letter, then letters, digits, dots, dashes and underscores")
+    return _edit_pins("tag", output, wanted, reason, name)[0]
+
+
 def unpin(output: str, wanted: str, reason: str = "") -> tuple[Manifest, bool]:
-    """Lets prunes remove a version again; also returns whether it was pinned. Raises: as `pin`."""
+    """Lets prunes remove a version again, and takes its tags; also returns whether it was pinned. Raises: as `pin`."""
     return _edit_pins("unpin", output, wanted, reason)
 
 
-def _edit_pins(act: str, output: str, wanted: str, reason: str) -> tuple[Manifest, bool]:
+def _edit_pins(act: str, output: str, wanted: str, reason: str, name: str = "") -> tuple[Manifest, bool]:
     """Returns the version, and whether the pins changed."""
     store = open_existing(output)
     chosen: list[tuple[Manifest, bool]] = []
@@ -34,9 +47,13 @@ def _edit_pins(act: str, output: str, wanted: str, reason: str) -> tuple[Manifes
             raise OutputError(f"{output} has no live version: {rolls_back(output)}")
         version = find_among(published(store), output, wanted, latest)
         others = {*latest.pinned} - {version.version}
-        pinned = tuple(sorted(others | {version.version} if act == "pin" else others))
-        chosen.append((version, pinned != latest.pinned))
-        return replace(latest, pinned=pinned)
+        if (tagged := latest.tags.get(name, version.version)) != version.version:
+            raise OutputError(f"'{name}' is {tagged}: `recordmill versions unpin {output} {name}` frees the name")
+        pinned = tuple(sorted(others if act == "unpin" else others | {version.version}))
+        tags = {tag: of for tag, of in latest.tags.items() if act != "unpin" or of != version.version}
+        tags |= {name: version.version} if name else {}
+        chosen.append((version, (pinned, tags) != (latest.pinned, latest.tags)))
+        return replace(latest, pinned=pinned, tags=tags)
 
     with recorded(output, act, reason) as changes:
         latest = compare_and_swap(store, edit)

@@ -32,6 +32,7 @@ class Version:
     held_by: tuple[leases.Holder, ...]  # the holders of its leases, possibly including dead ones on other hosts
     retired: str | None  # the time in UTC when another version replaced it as live; None if it is live, or unknown
     is_held_back: bool = False  # whether the gate or a rollback holds it back, without an approval since
+    tags: tuple[str, ...] = ()
 
 
 def list_versions(output: str) -> list[Version]:
@@ -47,6 +48,7 @@ def list_versions(output: str) -> list[Version]:
             tuple(holder for name, holder in held.items() if holds(name, manifest.version)),
             latest.retired.get(manifest.version),
             awaits_approval(latest, manifest),
+            tuple(sorted(tag for tag, version in latest.tags.items() if version == manifest.version)),
         )
         for manifest in published(store)
     ]
@@ -79,13 +81,12 @@ def held(output: str, version: str) -> Iterator[None]:
 def find(output: str, wanted: str) -> Manifest:
     """Finds a version by a person's name for it.
 
-    `wanted` is its name; its number (`3` or `#3`); a unique prefix or suffix of its name; `live`; `held-back`, the
+    `wanted` is its name or tag; its number (`3`, `#3`); a unique prefix or suffix of its name; `live`; `held-back`, the
     newest if it is held back; or `-1`, the version published before the live one, `-2` the one before that. Raises:
     DatasetError: no version or several match; the message names them. OutputError: `LATEST` is broken.
     """
     store = open_existing(output)
-    latest = latest_of(store) if wanted in (LIVE, HELD_BACK) or BEFORE.fullmatch(wanted) else None
-    return find_among(published(store), output, wanted, latest)
+    return find_among(published(store), output, wanted, latest_of(store))
 
 
 def find_among(manifests: list[Manifest], output: str, wanted: str, latest: Latest | None) -> Manifest:
@@ -106,7 +107,7 @@ def find_among(manifests: list[Manifest], output: str, wanted: str, latest: Late
             raise DatasetError(f"{output} has no {before} before the live {latest.version}")
         return were_live[position]
     tests: tuple[Callable[[Manifest], bool], ...] = (
-        lambda manifest: manifest.version == wanted,
+        lambda manifest: manifest.version in (wanted, latest and latest.tags.get(wanted)),
         lambda manifest: manifest.sequence > 0 and str(manifest.sequence) == wanted.removeprefix("#"),
         lambda manifest: bool(wanted) and (manifest.version.startswith(wanted) or manifest.version.endswith(wanted)),
     )

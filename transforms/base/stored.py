@@ -137,6 +137,7 @@ class FinishOptions:
             types = tuple(get_origin(one) or one for one in annotated)
             if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
                 known = " or ".join(TYPES.get(one, "a list of names") for one in annotated)
+                known = f"one of {', '.join(self.CHOICES[each.name])}" if each.name in self.CHOICES else known
                 raise DatasetError(f"{each.name} is {known}, got {cut(repr(value))}")
         for name, choices in self.CHOICES.items():
             if (value := getattr(self, name)) not in (None, *choices):

@@ -280,7 +280,8 @@ class ChatDescription(TextDescription):
     train: str
 
     def words(self) -> str:
-        return f"{super().words()}, with a loss mask"
+        counts = {"assistant": "of the assistant's turns", "last": "of the assistant's last turn"}.get(self.train)
+        return f"{super().words()}, with a loss mask {counts or 'of all tokens'}"
 
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> "DecodedChat":
         ids, mask = parts[""], parts[LOSS_MASK]

@@ -33,6 +33,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from recordmill.pipeline.dataset.placement import join_key
+from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import pack
 from recordmill.pipeline.sources.faults import Fault, Faults, add_faults
 from recordmill.pipeline.sources.files import FileInfo, FileList
@@ -276,7 +277,10 @@ class Beside:
             alone = sorted({file.path for file in keyed[name].values()} - {file.path for file in files if file})
             columns[name] = [*compress(files, are_taken)]
             pairs = zip(compress(images, are_taken), columns[name], strict=True)
-            notes += note(f"images without a file of '{name}'", [image.path for image, file in pairs if not file])
+            without = [image.path for image, file in pairs if not file]
+            notes += note(f"images without a file of '{name}'", without)
+            where = f"`{given[name]}`, from `path` down, fits {count(len(keyed[name]), 'file')}"
+            notes += [f"no image has a file of '{name}': {where}"] if len(without) == len(columns[name]) > 0 else []
             notes += note(f"files of '{name}' without an image, left out", alone)
         return FileList(compress(images, are_taken)), others, cls(columns, notes)
 
