@@ -42,9 +42,9 @@ def build(
     options: RunOptions = RunOptions(),  # noqa: B008 - frozen
     listener: Listener = Listener(),  # noqa: B008 - frozen
 ) -> Published:
-    """Builds a dataset, given or read from its file, and publishes it; an earlier version of the same inputs is only made live.
+    """Builds a dataset and publishes it; an earlier version of the same inputs is only made live.
 
-    A version that differs too much from the live one, by the spec's `gate`, is published and held back. Every end goes
+    `spec` is the dataset, or its file. A version that differs too much from the live one, by the spec's `gate`, is published and held back. Every end goes
     to the output's history (`pipeline.build.journal`). Meanwhile all threads of this process make their temporary files
     in a private folder, removed with the process (`pipeline.private_folder`).
 
