@@ -44,9 +44,9 @@ def build(
 ) -> Published:
     """Builds a dataset and publishes it; an earlier version of the same inputs is only made live.
 
-    `spec` is the dataset, or its file. A version that differs too much from the live one, by the spec's `gate`, is published and held back. Every end goes
-    to the output's history (`pipeline.build.journal`). Meanwhile all threads of this process make their temporary files
-    in a private folder, removed with the process (`pipeline.private_folder`).
+    `spec` is the dataset, or its file. A version that differs too much from the live one, by the spec's `gate`, is
+    published and held back. Every end goes to the output's history (`pipeline.build.journal`). Meanwhile all threads of
+    this process make their temporary files in a private folder, removed with the process (`pipeline.private_folder`).
 
     Raises: GateBreachedError: the version is held back; the error's `published` has its folder and manifest. The same
     build raises it again, without repeating the work, until the version is approved or rejected. UserError: one clear
