@@ -29,7 +29,6 @@ FOLDER = "placement/filtered"  # a file for each chunk
 ANSWERS = pa.schema({"position": pa.int64(), **dict.fromkeys(Fault.__match_args__, pa.string())})  # not of kept rows
 TEXTS = {pa.binary(): pa.string(), pa.list_(pa.binary()): pa.list_(pa.string())}
 LONGEST, MOST_REASONS = 100, 100  # characters; reasons of a chunk, since the manifest counts each
-WANTED = f"should return None to keep a row, or a reason: a str of 1 to {LONGEST} printable characters"
 
 
 class Row(UserDict[str, Any]):
@@ -94,7 +93,8 @@ class RowFilter:
         if reason is None or (isinstance(reason, str) and 0 < len(reason) <= LONGEST and reason.isprintable()):
             return None if reason is None else Fault(FILTERED, reason)
         got = f"{len(reason):,} of them" if isinstance(reason, str) else f"the type {type(reason).__name__}"
-        raise UserCodeError(f"`{self._name}` {WANTED}; it gave {got}; the row: {cut(repr(key))}")
+        wanted = f"None to keep a row, or a reason: a str of 1 to {LONGEST} printable characters"
+        raise UserCodeError(f"`{self._name}` should return {wanted}; it gave {got}; the row: {cut(repr(key))}")
 
     def _rows(self, rows: pa.Table) -> Iterator[dict[str, Any]]:
         names = self._planned.schema.features
