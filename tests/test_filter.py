@@ -133,10 +133,16 @@ def test_images_are_decoded_when_they_are_taken(tmp_path: Path) -> None:
     rows = [{"text": "a", "image": f"{name}.png"} for name in ("light", "dark", "cut", "lost")]
     rows += [{"text": "a", "image": "light.png", "other": "light.png"}, {"text": "unseen", "image": "cut.png"}]
     rows = [{"n": number, **row} for number, row in enumerate(rows)]
-    kept, rejects = read(planned(tmp_path, DARK, SPEC.replace("filter:", IMAGES), rows), images=())
+    work, chunk = planned(tmp_path, DARK, SPEC.replace("filter:", IMAGES), rows)
+    work = replace(work, decisions=RowDecisions(filtered=FOLDER))
+    (tmp_path / "run").mkdir()
+    kept, rejects = read((work, chunk), images=())
     assert kept == [0, 4, 5]
     assert [(r.position, r.reason) for r in rejects] == [(1, "filtered"), (2, "undecodable_image"), (3, "unreadable")]
     assert (rejects[2].path, rejects[0].message) == ("lost.png", "dark")
+    (missing,) = (tmp_path / "run" / FOLDER).glob("*.jsonl")  # where the next attempt looks whether it has come back
+    assert [json.loads(line)["path"] for line in missing.read_text().splitlines()] == ["lost.png"]
+    assert read((work, chunk)) == (kept, rejects)
 
 
 BUILT = """

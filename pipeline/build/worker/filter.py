@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from recordmill.pipeline.build.context.arrow_files import write_table
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.context.reports import chunk_step
+from recordmill.pipeline.build.context.reports import chunk_step, write_rejects
 from recordmill.pipeline.build.duplicates.decisions import read_decisions
 from recordmill.pipeline.dataset.counts import FILTERED
 from recordmill.pipeline.errors import UserError
@@ -29,7 +29,6 @@ FOLDER = "placement/filtered"  # a file for each chunk
 ANSWERS = pa.schema({"position": pa.int64(), **dict.fromkeys(Fault.__match_args__, pa.string())})  # not of kept rows
 TEXTS = {pa.binary(): pa.string(), pa.list_(pa.binary()): pa.list_(pa.string())}
 LONGEST, MOST_REASONS = 100, 100  # characters; reasons of a chunk, since the manifest counts each
-WANTED = f"should return None to keep a row, or a reason: a str of 1 to {LONGEST} printable characters"
 
 
 class Row(UserDict[str, Any]):
@@ -75,11 +74,13 @@ class RowFilter:
         return without(rows, faults), rejects
 
     def keep(self) -> None:
-        """Leaves the answers about a whole chunk to later passes, if there are any."""
+        """Leaves the answers about a whole chunk to later passes, after the rejects of files that may come back."""
         if self.function and self._planned.decisions.filtered:
-            answers = [{"position": place, **vars(fault)} for place, fault in self._faults.items()]
-            file = f"{FOLDER}/{chunk_step(self._chunk.index)}.arrow"
-            write_table(self._planned.workspace, file, pa.Table.from_pylist(answers, ANSWERS))
+            faults, name = self._faults.items(), f"{FOLDER}/{chunk_step(self._chunk.index)}"
+            lost = [fault.reject(self._chunk.index, place) for place, fault in faults if fault.path]
+            write_rejects(self._planned.workspace, name, lost)
+            answers = pa.Table.from_pylist([{"position": place, **vars(fault)} for place, fault in faults], ANSWERS)
+            write_table(self._planned.workspace, f"{name}.arrow", answers)
 
     def _ask(self, given: tuple[str, dict[str, Any]]) -> Fault | None:
         key, values = given
@@ -94,7 +95,8 @@ class RowFilter:
         if reason is None or (isinstance(reason, str) and 0 < len(reason) <= LONGEST and reason.isprintable()):
             return None if reason is None else Fault(FILTERED, reason)
         got = f"{len(reason):,} of them" if isinstance(reason, str) else f"the type {type(reason).__name__}"
-        raise UserCodeError(f"`{self._name}` {WANTED}; it gave {got}; the row: {cut(repr(key))}")
+        wanted = f"None to keep a row, or a reason: a str of 1 to {LONGEST} printable characters"
+        raise UserCodeError(f"`{self._name}` should return {wanted}; it gave {got}; the row: {cut(repr(key))}")
 
     def _rows(self, rows: pa.Table) -> Iterator[dict[str, Any]]:
         names = self._planned.schema.features
