@@ -50,14 +50,14 @@ def memory(place: Path) -> Iterator[Memory]:
 
 
 def training(dataset: Dataset, **options: Any) -> Any:
-    return dataset.training_input(batch_size=4, epochs=1, features=["price", "text"], **options)
+    return dataset.training_input(**{"batch_size": 4, "epochs": 1, "features": ["price", "text"], **options})
 
 
 READERS: dict[str, Read] = {
     "as_numpy": lambda dataset: list(training(dataset, verify=True).as_numpy()),
     "evaluation": lambda dataset: list(dataset.evaluation_input("test", batch_size=4, features=["price"]).as_numpy()),
     "source": lambda dataset: [dataset.source("test", features=["text"])[number] for number in range(4)],
-    "mix": lambda dataset: list(mix([training(dataset), training(dataset)], [1, 3]).as_numpy()),
+    "mix": lambda dataset: list(mix([training(dataset, epochs=None)] * 2, [1, 3]).as_numpy()),
     "records": lambda dataset: list(dataset.records("train")),
     "vocabulary": lambda dataset: dataset.vocabulary("text"),
     "as_tf_data": lambda dataset: list(training(dataset).as_tf_data()),
