@@ -58,7 +58,7 @@ def make_version(build: Build, plan: BuildPlan, lease: leases.Lease) -> Publishe
 
     Raises: LearnedAnewError: kept spans are outdated.
     """
-    with make_runner(build.options) as runner:
+    with make_runner(replace(build.options, processes=plan.processes)) as runner:
         use_options(lambda: runner.options)
         attempt = _Attempt(build, plan, lease, runner)
         for number in range(1, runner.attempts):
