@@ -76,7 +76,9 @@ if __name__ == "__main__":
     if not (variables := sys.stdin.read()):  # no job needs it
         os._exit(0)
     os.environ |= json.loads(variables)
-    importlib.import_module("recordmill.pipeline.build.runners.worker_environment").limit_arenas()
+    from recordmill.pipeline.build.runners.worker_environment import limit_arenas
+
+    limit_arenas()
     worker.main(sys.argv)  # until the job ends
     sys.stdout.flush()
     sys.stderr.flush()
