@@ -2,7 +2,6 @@
 
 import os
 import pickle
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -112,11 +111,11 @@ def test_processes_by_rows_bytes_and_kinds(
 ) -> None:
     monkeypatch.setattr(choice, "cores", lambda: 16)
     monkeypatch.setattr(choice, "free_bytes", lambda: 64 << 30)
-    plan = replace(planned(rows, features=features, more="shards: 16"), rows=count, source_bytes=count * size)
-    number, notes = choice.choose_processes(plan, RunOptions())
+    seconds = choice.seconds_of(spec(rows, features), count, count * size)
+    number, notes = choice.choose_processes(seconds, 64, RunOptions())
     assert number == chosen
     assert [note.split()[0] for note in notes] == [str(chosen)] * (chosen > 1)
-    assert choice.choose_processes(plan, RunOptions(processes=3)) == (3, [])
+    assert choice.choose_processes(seconds, 64, RunOptions(processes=3)) == (3, [])
 
 
 @pytest.mark.parametrize(("store", "shards"), [("raw", 64), ("png", 64), ("auto", 32), ("jpeg", 32)])

@@ -17,7 +17,7 @@ from recordmill.pipeline.build.base.live_analysis import LiveAnalysis
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowSchema
 from recordmill.pipeline.build.inputs.span_sources import Group, SpanSource, digest_of, left_out
 from recordmill.pipeline.build.plan.keys import Given, Keys, SpanChoice, choose, sha256_of, spans_digest
-from recordmill.pipeline.build.plan.processes import choose_processes
+from recordmill.pipeline.build.plan.processes import choose_processes, seconds_of
 from recordmill.pipeline.build.run_options import CHUNK_BYTES, RunOptions
 from recordmill.pipeline.dataset.manifest_parts import Pack
 from recordmill.pipeline.dataset.placement import Layout, shard_count
@@ -155,7 +155,7 @@ def make_plan(
         given.code.install()
     plan = _lay_out(spec, given, keys, spans, files, options)
     plan = plan if options.limit is None else _trial(plan, options.limit)
-    number, notes = choose_processes(plan, options)
+    number, notes = choose_processes(seconds_of(spec, plan.rows, plan.source_bytes), plan.layout.groups, options)
     return replace(plan, processes=number, notes=plan.notes + notes)
 
 

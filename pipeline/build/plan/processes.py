@@ -7,13 +7,9 @@ depends on the number.
 8
 """
 
-from typing import TYPE_CHECKING
-
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.parallel import cores, free_bytes
-
-if TYPE_CHECKING:
-    from recordmill.pipeline.build.plan.plan import BuildPlan
+from recordmill.pipeline.spec.model import Spec
 
 CORES = 2  # of a process
 BYTES = 2 << 30  # 2 GiB of a process: 1 of TensorFlow and Beam, and its batches
@@ -31,20 +27,20 @@ def processes_for(seconds: float, shards: int, cores: int, free: int) -> int:
     return max(1, min(cores // CORES, free // BYTES - 1, int(seconds / SECONDS), shards))
 
 
-def seconds_of(plan: "BuildPlan") -> float:
-    """Estimates the CPU seconds of a build by its rows, bytes and kinds."""
-    features = plan.spec.features.values()
+def seconds_of(spec: Spec, rows: int, bytes_: int) -> float:
+    """Estimates the CPU seconds of a build by its rows, their bytes and kinds."""
+    features = spec.features.values()
     if any(each.is_image for each in features):
-        return plan.rows * IMAGE_SECONDS + plan.source_bytes * IMAGE_BYTE_SECONDS
+        return rows * IMAGE_SECONDS + bytes_ * IMAGE_BYTE_SECONDS
     of_byte = TOKENIZED_BYTE_SECONDS if any(each.in_library for each in features) else BYTE_SECONDS
-    return plan.rows * ROW_SECONDS + plan.source_bytes * of_byte
+    return rows * ROW_SECONDS + bytes_ * of_byte
 
 
-def choose_processes(plan: "BuildPlan", options: RunOptions) -> tuple[int, list[str]]:
+def choose_processes(seconds: float, shards: int, options: RunOptions) -> tuple[int, list[str]]:
     """Returns the number of processes, as given by the options or chosen, and a note on a choice of several."""
     if options.processes is not None or options.runner != "local":
         return options.processes or 1, []
-    seconds, free = seconds_of(plan), free_bytes()
-    number = processes_for(seconds, plan.layout.groups, cores(), free)
+    free = free_bytes()
+    number = processes_for(seconds, shards, cores(), free)
     of = f"{cores()} cores, {free >> 30:,} GiB of free memory and about {seconds / 60:,.0f} minutes of one core's work"
     return number, [f"{number} worker processes for {of}: --processes gives another number"] if number > 1 else []
