@@ -42,7 +42,7 @@ from recordmill.transforms.values.category_spec import NamedClasses
 BATCH_BYTES = 64 << 10  # 64 KiB: a smaller packed batch costs more than its rows
 MAX_PACK_BYTES = 256 << 20
 SHARD_BYTES = 128 << 20  # 128 MiB: tf.data reads that well, and a worker builds it in a minute
-ROW_BYTES = 128  # of memory that a worker takes for a row of its shard, however short
+ROW_BYTES = 512  # of a shard that a row counts for at least: a worker takes some 700 of memory for it, however short
 REFERENCE_BYTES = 100  # an image's row in scratch, packed
 GUESSED_FRAMES = 8
 SAMPLE_IMAGES = 10_000
