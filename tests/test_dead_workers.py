@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from recordmill.pipeline.build.context.reports import DeadWorkerError
+from recordmill.pipeline.build.runners.child_process import end, start_worker, waiting_workers
 from recordmill.pipeline.cli.session import Watch
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.versions.history import read_history
@@ -163,6 +164,19 @@ def test_a_killed_worker_ends_the_build(when: str, folder: Path, start: Callable
     assert "Traceback" not in errors
     wait_until_ended([other])
     assert not (folder / "out/LATEST").exists()
+
+
+def test_a_waiting_worker_is_taken_by_a_job_or_ends() -> None:
+    others = {child.pid for child in psutil.Process().children()}
+    with waiting_workers(2):
+        children = [child for child in psutil.Process().children() if child.pid not in others]
+        taken = start_worker()
+        assert len(children) == 2
+        assert taken.pid in {child.pid for child in children}
+    (left,) = (child for child in children if child.pid != taken.pid)
+    assert not left.is_running()
+    assert taken.poll() is None
+    end([taken])
 
 
 @pytest.mark.nightly

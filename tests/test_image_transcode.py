@@ -3,6 +3,7 @@
 import base64
 import io
 import logging
+import os
 import struct
 from typing import Any
 
@@ -16,12 +17,16 @@ from PIL import Image as Picture
 from PIL import ImageOps
 from PIL.JpegImagePlugin import JpegImageFile
 
+from recordmill.pipeline.build.images import transcode
 from recordmill.pipeline.build.images.perceptual_hash import small_pixels
 from recordmill.pipeline.build.images.transcode import (
+    LEAST_SIDE,
     MissingPluginError,
     UndecodableError,
+    as_jpeg,
     decodable,
     decoding_of,
+    interval,
     require,
 )
 from recordmill.pipeline.sources.files import is_machine_fault
@@ -385,3 +390,18 @@ def test_an_old_pillow_is_named_once(
             decode_original(saved(form="PNG"), options().pixel_options, 1)
     assert [("12.3.0" in line, "pillow>=13" in line) for line in caplog.messages] == [(True, True)] * warned
     image_decode.warn_of_old_pillow.cache_clear()
+
+
+@pytest.mark.parametrize("has_files", [True, False])
+def test_jpegs_of_one_file_in_memory_are_those_of_pillow(has_files: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not has_files:
+        monkeypatch.delattr(os, "memfd_create", raising=False)
+    monkeypatch.setattr(transcode, "_files", transcode._MemoryFiles())
+    for width, height in ((120, 100), (8, 8), (60, 40)):  # a shorter file after a longer one
+        pixels = RANDOM.integers(0, 256, (height, width, 3)).astype(np.uint8)
+        made = as_jpeg(b"P6 %05d %05d 255 " % (width, height) + pixels.tobytes(), options(quality=90, chroma="4:4:4"))
+        blocks = interval(width, 8) if min(width, height) >= LEAST_SIDE else 0
+        ways = {"quality": 90, "subsampling": "4:4:4", "dpi": (300, 300), "restart_marker_blocks": blocks}
+        file = io.BytesIO()
+        Picture.fromarray(pixels).save(file, "JPEG", **ways)
+        assert made == file.getvalue()

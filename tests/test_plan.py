@@ -10,7 +10,9 @@ import pytest
 from recordmill.pipeline.build.base import live_analysis
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.plan import plan as module
+from recordmill.pipeline.build.plan import processes as choice
 from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan, planned_build
+from recordmill.pipeline.build.plan.processes import processes_for
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.sources.files import FileInfo, FileList, LocalFiles
 from recordmill.pipeline.spec.model import MOST_SHARDS, Spec, parse_spec
@@ -61,13 +63,59 @@ def test_chunks_are_numbered_by_source_and_file(rows: Path) -> None:
         ("splits: {train: 1, test: 0}", {"train": 8, "test": 1}),
     ],
 )
-@constants(module, SHARD_BYTES=4 << 20)
+@constants(module, SHARD_BYTES=4 << 20, ROW_BYTES=0)
 def test_shards(rows: Path, more: str, shards: dict[str, int]) -> None:
     for file in rows.iterdir():
         os.truncate(file, int(2.39 * module.SHARD_BYTES))  # a hole, which is not read
     layout = planned(rows, more=more).layout
     assert dict(layout.shards) == shards
     assert list(layout.weights) == list(shards)
+
+
+@constants(module, SHARD_BYTES=1 << 10, ROW_BYTES=128)
+def test_short_rows_make_more_shards_than_their_bytes_do(rows: Path) -> None:
+    assert planned(rows, more="splits: {train: 1}").layout.shards == {"train": 32}  # 200 rows of 23 bytes
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shards", "cores", "gib", "processes"),
+    [
+        (3600, 512, 2, 64, 1),  # one process fills two cores
+        (3600, 512, 3, 64, 1),
+        (3600, 512, 8, 64, 4),
+        (3600, 512, 64, 256, 32),
+        (3600, 512, 16, 8, 3),  # the driver takes memory, too
+        (3600, 512, 16, 0, 1),
+        (3600, 2, 16, 64, 2),
+        (25, 512, 16, 64, 2),
+        (5, 512, 16, 64, 1),
+    ],
+)
+def test_processes_by_work_shards_cores_and_memory(
+    seconds: float, shards: int, cores: int, gib: int, processes: int
+) -> None:
+    assert processes_for(seconds, shards, cores, gib << 30) == processes
+
+
+@pytest.mark.parametrize(
+    ("features", "count", "size", "chosen"),
+    [
+        ("i: {kind: image, size: 8}", 50_000, 0, 2),
+        ("i: {kind: image, size: 8}", 50_000, 110_000, 8),
+        ("t: {kind: text, column: i}", 50_000, 550, 1),
+        ("t: {kind: text, column: i}", 1_000_000, 550, 5),
+    ],
+)
+def test_processes_by_rows_bytes_and_kinds(
+    features: str, count: int, size: int, chosen: int, rows: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choice, "cores", lambda: 16)
+    monkeypatch.setattr(choice, "free_bytes", lambda: 64 << 30)
+    seconds = choice.seconds_of(spec(rows, features), count, count * size)
+    number, notes = choice.choose_processes(seconds, 64, RunOptions())
+    assert number == chosen
+    assert [note.split()[0] for note in notes] == [str(chosen)] * (chosen > 1)
+    assert choice.choose_processes(seconds, 64, RunOptions(processes=3)) == (3, [])
 
 
 @pytest.mark.parametrize(("store", "shards"), [("raw", 64), ("png", 64), ("auto", 32), ("jpeg", 32)])

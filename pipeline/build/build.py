@@ -18,6 +18,7 @@ from recordmill.pipeline.build.plan.plan import check_free_space, make_plan
 from recordmill.pipeline.build.plan.under_way import Build
 from recordmill.pipeline.build.publish.same_version import EarlierVersions
 from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
+from recordmill.pipeline.build.runners.child_process import waiting_workers
 from recordmill.pipeline.build.runners.flink_cluster import FlinkCluster, find_jar, option_names
 from recordmill.pipeline.build.runners.worker_environment import without_cloud_clients
 from recordmill.pipeline.errors import ExitCode, UserError, code_of
@@ -133,7 +134,7 @@ def _publish(build: Build, lease: leases.Lease, *, alone: bool, keeps_spans: boo
     paths = (*plan.spec.paths(), build.output, options.temp or "", options.work or "")
     is_here = plan.given.code is None and options.runner == "local" and not options.beam_options  # code may open URLs
     is_here = is_here and not any("://" in path for path in paths)
-    with private_temporary_files():
+    with private_temporary_files(), waiting_workers(plan.processes if plan.processes > 1 else 0):
         with without_cloud_clients() if alone and is_here else nullcontext():
             from recordmill.pipeline.build.make_version import make_version  # four seconds of CPU
 

@@ -55,7 +55,7 @@ class NothingMendedError(UserError):
 
 def make_version(build: Build, plan: BuildPlan, lease: leases.Lease) -> Published:
     """Builds a version under the output's lease; retries a failed job. Raises: LearnedAnewError."""
-    with make_runner(build.options) as runner:
+    with make_runner(replace(build.options, processes=plan.processes)) as runner:
         use_options(lambda: runner.options)
         attempt = _Attempt(build, plan, lease, runner)
         for number in range(1, runner.attempts):

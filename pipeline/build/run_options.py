@@ -28,8 +28,8 @@ class RunOptions:
 
     runner: str = "local"
     """`local`, `flink`, `dataflow`, or the class name of a runner of Beam, such as `PrismRunner`."""
-    processes: int = 1
-    """The number of worker processes of the local runner, 1 or more."""
+    processes: int | None = None
+    """The number of worker processes of the local runner, 1 or more; None: by cores, memory and the work."""
     beam_options: tuple[str, ...] = ()
     """Beam's own options, as on a command line."""
     chunk_bytes: int = CHUNK_BYTES

@@ -44,7 +44,9 @@ FlinkWorkers = Annotated[str, _flink_option("WORKERS", "HOST:PORT|PROGRAM", WORK
 SPAN_HELP = "A span to build, such as 2026-11-20; the live version's other spans stay. May be repeated."
 Compact = Annotated[bool, Option("--compact", help="Reread all spans, and merge them into few, large shards.")]
 LIMIT_HELP = "Build about this many rows, sampled by the keys' hashes, into an output of their own."
-Processes = Annotated[int, Option(min=1, help="The local runner's worker processes; one has a thread per core.")]
+Processes = Annotated[
+    int | None, Option(min=1, help="The local runner's worker processes; by default by cores, memory and the work.")
+]
 TEMP_HELP = (
     "A folder, or a gs:// URL, that TensorFlow opens on every worker: for tf.Transform's analyzers in a "
     "`preprocessing` function on a runner other than local."
@@ -142,7 +144,7 @@ def build(
     spec: SpecFile,
     output: Output,
     runner: Annotated[str, Option(help=RUNNER_HELP)] = "local",
-    processes: Processes = 1,
+    processes: Processes = None,
     work: WorkFolder = None,
     temp: Annotated[str | None, Option(help=TEMP_HELP)] = None,
     isolated: Annotated[bool, Option("--isolated", help=ISOLATED_HELP)] = False,

@@ -242,7 +242,7 @@ class BuildSession:
 
         Exits without the frameworks' slow atexit hooks.
         """
-        self._processes, self._folder = options.processes, options.work
+        self._folder = options.work
         gc.disable()  # garbage collection while TensorFlow loads takes a sixth of a small build
         with self._watch:
             try:
@@ -276,7 +276,7 @@ class BuildSession:
         gc.freeze()  # the modules
         gc.set_threshold(*GARBAGE)
         gc.enable()
-        self._work = work
+        self._work, self._processes = work, plan.processes
         self._display.start(plan, work)
         self._watch.follow(RejectLimits(plan, work), work.workspace.pause)
 

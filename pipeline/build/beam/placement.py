@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from recordmill.pipeline.build.beam import steps
 from recordmill.pipeline.build.beam.runner import Runner
-from recordmill.pipeline.build.beam.steps import Keep, Send, Step, composite
+from recordmill.pipeline.build.beam.steps import Gather, Keep, Send, Step, composite
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowDecisions
 from recordmill.pipeline.build.context.reports import read_report, write_report
 from recordmill.pipeline.build.duplicates import decisions, find
@@ -82,7 +82,7 @@ def CountDuplicates(groups: beam.PCollection, planned: PlannedBuild) -> None:
         write = partial(decisions.write_counts, f"{decisions.COUNTS}/keys", decisions.count_keys)
         _ = (
             groups
-            | "ReadKeys" >> beam.ParDo(Step(planned, partial(_read_shard, planned, "hash", False)))
+            | "ReadKeys" >> beam.ParDo(Gather(planned, partial(_read_shard, planned, "hash", False)))
             | "GroupByKeyHash" >> beam.GroupByKey()
             | "CountKeys" >> beam.ParDo(Keep(planned, write))
         )
@@ -92,20 +92,20 @@ def _count(groups: beam.PCollection, planned: PlannedBuild, name: str, distance:
     write = partial(decisions.write_counts, f"{decisions.COUNTS}/{name.lower()}", decisions.count)
     _ = (
         groups
-        | f"Read{name}" >> beam.ParDo(Step(planned, partial(_read_shard, planned, "high", distance is not None)))
+        | f"Read{name}" >> beam.ParDo(Gather(planned, partial(_read_shard, planned, "high", distance is not None)))
         | f"Find{name}" >> FindDuplicates(planned, distance, "digests/near")
         | f"Count{name}" >> beam.ParDo(Keep(planned, write))
     )
 
 
-def _read_shard(planned: PlannedBuild, column: str, near: bool, group: int) -> Iterator[tuple[int, Packed]]:
-    """Sends the fingerprints of a shard's records to the buckets of a column."""
+def _read_shard(planned: PlannedBuild, column: str, near: bool, group: int) -> Iterator[pa.Table]:
+    """Yields the fingerprints of a shard's records, if any, with the buckets of a column."""
     contents = contents_of_shard(planned.workspace, group)
     if contents is not None:
         columns = () if column == "high" else ("hash", "sample")
         rows = find.all_take_part(fingerprints(contents, *columns, near=near))
         buckets = planned.bucket_range(planned.layout.span_of_group(group) or "")
-        yield from steps.send(planned, by_hash(rows, column, len(buckets), buckets.start))
+        yield by_hash(rows, column, len(buckets), buckets.start)
 
 
 def place(planned: PlannedBuild, chunks: Sequence[Chunk], runner: Runner) -> RowDecisions:

@@ -6,12 +6,9 @@ workers of `--processes N` find their driver at Unix sockets in a folder of mode
 """
 
 import itertools
-import os
+import json
 import re
 import secrets
-import shlex
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -49,8 +46,6 @@ Listen = Callable[[str], int]
 FIT = re.compile(r"[\w/.+-]{1,70}", re.ASCII)
 """Temporary folders short enough for a socket: its path has at most 103 bytes on macOS, and gRPC reads it as a URL."""
 SHORT = "/tmp"  # noqa: S108 - for a folder of mode 0700 in it
-WORKER_COMMAND = shlex.join([sys.executable, "-P", child_process.__file__])
-"""The command of a worker (`runners.child_process`), without its driver's number."""
 NAMES = {"DirectRunner": "local", "DataflowRunner": "dataflow"}  # Beam's names for our runners
 
 
@@ -71,12 +66,13 @@ def make_runner(options: RunOptions = RunOptions()) -> Runner:  # noqa: B008 - f
     if name == "local":
         direct = beam_options.view_as(DirectOptions)
         direct.direct_running_mode = "in_memory"  # `multi_processing` would run Beam's own workers, which outlive it
-        direct.direct_num_workers = options.processes
-        environment = SubprocessSDKEnvironment.from_command_string(WORKER_COMMAND) if options.processes > 1 else None
+        direct.direct_num_workers = processes = options.processes or 1
+        threads = worker_threads(processes)
+        environment = SubprocessSDKEnvironment.from_command_string(str(threads)) if processes > 1 else None
         runner = Runner(PrivateFnApiRunner(environment), beam_options, is_local=True)
-        runner.threads = worker_threads(options.processes)
+        runner.threads = threads
         return runner
-    if options.processes > 1:
+    if (options.processes or 1) > 1:
         raise RunnerError(f"--processes is the local runner's: give {name} its parallelism after --")
     if name == "flink":
         return FlinkRunner(options)
@@ -100,6 +96,7 @@ def worker_threads(processes: int) -> int:
 class WorkerProcessHandler(worker_handlers.SubprocessSdkWorkerHandler):  # type: ignore[misc]
     """Runs a worker as a child of this process; a thread waits for it and raises `DeadWorkerError` if it dies.
 
+    The environment's command is the worker's number of threads.
     Replaces the handler of Apache Beam 2.77, which has a shell start the worker, and reports a death as a RuntimeError
     with the status in its text and without the process.
     """
@@ -114,12 +111,12 @@ class WorkerProcessHandler(worker_handlers.SubprocessSdkWorkerHandler):  # type:
             **{f"{name}_API_SERVICE_DESCRIPTOR": text_format.MessageToString(url) for name, url in services.items()},
             "PIPELINE_OPTIONS": json_format.MessageToJson(self.provision_info.provision_info.pipeline_options),
             "WORKER_ID": self.worker_id,
+            worker_environment.THREADS: self._worker_command_line.decode(),
         }
-        command = [*shlex.split(self._worker_command_line.decode()), str(os.getpid())]
-        process = subprocess.Popen(command, env=os.environ | variables)  # noqa: S603 - our own worker
-        status = process.wait()
-        if status:
-            raise DeadWorkerError(process.pid, status)
+        process = child_process.start_worker()
+        process.communicate(json.dumps(variables).encode())
+        if process.returncode:
+            raise DeadWorkerError(process.pid, process.returncode)
 
     def port_from_worker(self, port: str) -> str:  # a service's URL: `PrivateGrpcServer` calls it a port
         return port

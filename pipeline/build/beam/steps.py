@@ -20,7 +20,7 @@ import pyarrow as pa
 import tensorflow as tf
 
 from recordmill.pipeline.build.beam.runner import Runner
-from recordmill.pipeline.build.context.build_context import ChunkPages, PlannedBuild
+from recordmill.pipeline.build.context.build_context import BUCKET_ROWS, ChunkPages, PlannedBuild
 from recordmill.pipeline.build.context.graph import install_user_code
 from recordmill.pipeline.build.context.reports import leaving_error
 from recordmill.pipeline.build.duplicates.fingerprints import BUCKET
@@ -107,6 +107,31 @@ class Send(Step):
             if BUCKET not in table.column_names:
                 table = table.append_column(BUCKET, pa.array(np.full(table.num_rows, element[0])))
             yield from send(self._planned, table)
+
+
+class Gather(Step):
+    """Sends tables with `BUCKET` that a function yields of an element; those of a bundle's small ones together."""
+
+    def start_bundle(self) -> None:
+        self._tables, self._rows = list[pa.Table](), 0
+
+    def process(self, element: Any) -> Iterator[tuple[int, Packed]]:
+        with leaving_error(self._planned.workspace):
+            for table in self._function(element):
+                self._tables.append(table)
+                self._rows += table.num_rows
+            if self._rows >= BUCKET_ROWS:
+                yield from self._send()
+
+    def finish_bundle(self) -> Iterator[Any]:
+        with leaving_error(self._planned.workspace):
+            for element in self._send():
+                yield beam.transforms.window.GlobalWindows.windowed_value(element)
+
+    def _send(self) -> Iterator[tuple[int, Packed]]:
+        tables = self._tables
+        self.start_bundle()
+        return pack(tables, None if self._planned.inline else self._planned.scratch)
 
 
 class Keep(Step):

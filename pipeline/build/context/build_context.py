@@ -40,6 +40,7 @@ Strata = Mapping[str, Sequence[int]]
 IMAGE_BATCH = 32  # rows that go through the graph at once; constants, because a batch's bounds must not depend
 ROW_BATCH = 1024  # on cores or memory
 MAX_BUCKETS = 1024  # each chunk and shard sends an element to each
+BUCKET_ROWS = 32_768  # some 3 MB of fingerprints
 FOLDER = "chunks"
 PAGE_CHUNKS = 500  # 10 million chunks are 20,000 pages, and their bounds and digests take 0.5 MB of the graph
 WRITERS = 8
@@ -137,6 +138,7 @@ class PlannedBuild:
     duplicates: Duplicates
     models: Mapping[str, str]  # feature that each tokenizer model is named after, by feature
     forgotten: Forgotten = Forgotten()  # keys of rows to leave out
+    rows: int = MAX_BUCKETS * BUCKET_ROWS  # to read, estimated
     packs: tuple[Pack, ...] = ()  # rows of several records
     preprocessing: str | None = None  # user's own function, `module:function`
     filter: str | None = None  # likewise
@@ -170,8 +172,8 @@ class PlannedBuild:
         return bool(self.layout.spans)
 
     def buckets(self) -> int:
-        """Returns the number of buckets for comparing rows, each of about a shard's size."""
-        return min(MAX_BUCKETS, self.layout.groups)
+        """Returns the number of buckets for comparing rows, at most one a shard: each has a cost for every shard."""
+        return min(MAX_BUCKETS, self.layout.groups, 1 + self.rows // BUCKET_ROWS)
 
     def bucket_range(self, span: str) -> range:
         """Returns the buckets of a span's records: spans share none, since each is counted alone."""

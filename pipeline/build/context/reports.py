@@ -102,19 +102,22 @@ class Progress:
     ) -> None:
         """`prefix` begins the counters' names."""
         self._workspace, self._name, self._clock, self._prefix = workspace, f"{step}.json", clock, prefix
-        self._counts: Counter[str] = Counter()
+        self._counts = Counter[str]()
+        self._saved: Counter[str] | None = None
         self._written = 0.0
 
     def add(self, **counts: int) -> None:
         """Adds to the counters, and writes them every `SECONDS`, or less often to a bucket."""
         self._counts.update({f"{self._prefix}{name}": count for name, count in counts.items() if count})
-        if self._clock() - self._written > max(SECONDS, self._workspace.pause):
+        if any(counts.values()) and self._clock() - self._written > max(SECONDS, self._workspace.pause):
             self.write()
 
     def write(self) -> None:
-        """Overwrites the file."""
+        """Overwrites the file, unless it holds these counters."""
         self._written = self._clock()
-        self._workspace.write(self._name, json.dumps(self._counts).encode(), durable=False)
+        if self._counts != self._saved:
+            self._saved = self._counts.copy()
+            self._workspace.write(self._name, json.dumps(self._counts).encode(), durable=False)
 
 
 class ProgressReader:

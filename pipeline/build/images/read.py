@@ -26,7 +26,7 @@ from recordmill.pipeline.build.images.image_files import ImageFiles
 from recordmill.pipeline.build.images.isolation import Isolation, shared_isolation
 from recordmill.pipeline.build.images.perceptual_hash import NONE, perceptual_hash
 from recordmill.pipeline.build.images.transcode import UndecodableError, decodable, decoding_of, is_converted, pages_of
-from recordmill.pipeline.parallel import cores
+from recordmill.pipeline.build.runners.worker_environment import worker_threads
 from recordmill.pipeline.sources.files import OutOfMemoryError
 from recordmill.pipeline.sources.images import parse
 from recordmill.transforms.base import bounds
@@ -95,7 +95,7 @@ class MemoryGate:
                 self._changed.notify_all()
 
 
-GATE = MemoryGate(max(768 << 20, cores() * (128 << 20)))  # 768 MiB, or 128 MiB a core
+GATE = MemoryGate(max(768 << 20, worker_threads() * (128 << 20)))  # 768 MiB, or 128 MiB a thread
 """Guards all memory-hungry work of this process."""
 
 

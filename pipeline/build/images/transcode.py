@@ -13,16 +13,18 @@ marker every few blocks adds one to three percent of bytes.
 """
 
 import io
+import os
 import re
+import threading
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import count, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 from PIL import Image
@@ -302,13 +304,28 @@ def as_jpeg(image: bytes, options: "ImageFeature") -> bytes:
     width, height = int(header[2]), int(header[3])
     mode, data = JPEG_MODES[header[1]], np.frombuffer(image, np.uint8, offset=header.end())  # not a copy
     pixels = Image.frombuffer(mode, (width, height), data, "raw", mode, 0, 1)
-    file = io.BytesIO()
+    file = _files.file
+    file.seek(0)
     subsampling = options.chroma if options.channels == 3 else "4:4:4"
     blocks = interval(width, 16 if subsampling == "4:2:0" else 8) if min(width, height) >= LEAST_SIDE else 0
     pixels.save(
         file, "JPEG", quality=options.quality, subsampling=subsampling, dpi=(300, 300), restart_marker_blocks=blocks
     )
-    return file.getvalue()
+    size = file.tell()
+    file.seek(0)
+    return file.read(size)
+
+
+class _MemoryFiles(threading.local):
+    """A file in memory for each thread: into one, Pillow encodes without Python's lock."""
+
+    def __init__(self) -> None:
+        self.file: BinaryIO = io.BytesIO()
+        with suppress(AttributeError, OSError):  # another system than Linux, or a forbidden call
+            self.file = os.fdopen(os.memfd_create("jpeg"), "w+b", 0)  # type: ignore[assignment]
+
+
+_files = _MemoryFiles()
 
 
 def interval(width: int, unit: int) -> int:

@@ -17,6 +17,7 @@ from recordmill.pipeline.build.base.live_analysis import LiveAnalysis
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowSchema
 from recordmill.pipeline.build.inputs.span_sources import Group, SpanSource, digest_of, left_out
 from recordmill.pipeline.build.plan.keys import Given, Keys, SpanChoice, choose, sha256_of, spans_digest
+from recordmill.pipeline.build.plan.processes import choose_processes, seconds_of
 from recordmill.pipeline.build.run_options import CHUNK_BYTES, RunOptions
 from recordmill.pipeline.dataset.manifest_parts import Pack
 from recordmill.pipeline.dataset.placement import Layout, shard_count
@@ -41,6 +42,7 @@ from recordmill.transforms.values.category_spec import NamedClasses
 BATCH_BYTES = 64 << 10  # 64 KiB: a smaller packed batch costs more than its rows
 MAX_PACK_BYTES = 256 << 20
 SHARD_BYTES = 128 << 20  # 128 MiB: tf.data reads that well, and a worker builds it in a minute
+ROW_BYTES = 512  # of a shard that a row counts for at least: a worker takes some 700 of memory for it, however short
 REFERENCE_BYTES = 100  # an image's row in scratch, packed
 GUESSED_FRAMES = 8
 SAMPLE_IMAGES = 10_000
@@ -72,6 +74,7 @@ class BuildPlan:
     folders: tuple[str, ...]  # of each source's files, below the folder of all its spans
     inputs: tuple[Group, ...]  # the used files, by source
     pack_bytes: int
+    processes: int = 1  # of the local runner
     limit: int | None = None  # about how many rows a trial version holds; None for a build of all rows
     row_share: float = 1.0  # share of the rows of `chunks` to keep, by key hash
     gaps: frozenset[int] = frozenset()  # indexes of a trial's chunks without line numbers: it skips the part before
@@ -151,7 +154,9 @@ def make_plan(
     if given.code is not None:
         given.code.install()
     plan = _lay_out(spec, given, keys, spans, files, options)
-    return plan if options.limit is None else _trial(plan, options.limit)
+    plan = plan if options.limit is None else _trial(plan, options.limit)
+    number, notes = choose_processes(seconds_of(spec, plan.rows, plan.source_bytes), plan.layout.groups, options)
+    return replace(plan, processes=number, notes=plan.notes + notes)
 
 
 def _lay_out(spec: Spec, given: Given, keys: Keys, spans: SpanChoice, files: Files, options: RunOptions) -> BuildPlan:
@@ -251,7 +256,8 @@ class _Sizes(NamedTuple):
 
     def shards_of(self, plans: Sequence[Plan]) -> dict[str, int]:
         """Returns the number of shards of each split, for the rows of some plans."""
-        total, expected = sum(self.splits.values()), self.of_records(plans)
+        total, rows = sum(self.splits.values()), sum(plan.rows for plan in plans)
+        expected = max(self.of_records(plans), rows * ROW_BYTES)
         return {
             split: self.shards.get(split) or min(MOST_SHARDS, shard_count(int(expected * share / total), SHARD_BYTES))
             for split, share in self.splits.items()
@@ -332,6 +338,7 @@ def planned_build(
         inline=inline,
         pack_bytes=plan.pack_bytes,
         set_threads=threads,
+        rows=plan.rows,
         sample_share=2.0 ** math.floor(math.log2(share)) if spec.has_spans else share,  # spans' sums must add up
         models={name: each.owner(name) for name, each in features.items() if each.needs_model},
         packs=tuple(Pack(**dict(pack)) for pack in spec.packs),

@@ -91,6 +91,8 @@ class ShardBuilder:
         rows = rows.append_column(IS_MEASURED, pa.array(np.arange(rows.num_rows) < measured))
         size = self._context.batch_rows()
         batches = (self._loader.begin(rows.slice(start, size)) for start in range(0, rows.num_rows, size))
+        if rows.num_rows <= size:  # starting a thread takes longer than many a shard's rows
+            return chain.from_iterable(map(self._build, batches))
         return chain.from_iterable(in_order(self._build, batches, self._context.threads))
 
     def _build(self, begun: tuple[pa.Table, BuildImageReader]) -> list[BuiltBatch]:
@@ -136,7 +138,7 @@ class ShardBuilder:
         for name in self._context.texts():
             if isinstance(ids := stored.get(name), tf.RaggedTensor):
                 lengths = stored.get(part_name(name, "lengths"))  # of several texts a row
-                found[name] = (ids.row_lengths() if lengths is None else lengths.flat_values).numpy()
+                found[name] = np.diff(ids.row_splits.numpy()) if lengths is None else lengths.flat_values.numpy()
         return found
 
     def _aligned(self, batch: RowBatch, stored: Stored) -> tuple[RowBatch, Stored]:
@@ -180,7 +182,7 @@ def _counts(stored: Stored, features: Sequence[str], option: str = "pack") -> Id
         ids = stored.get(name)
         if not isinstance(ids, tf.RaggedTensor) or ids.dtype != tf.int64 or ids.ragged_rank != 1:
             raise UserError(f"`preprocessing` stores '{name}' as no list of int64, and its `{option}` needs one")
-    return np.stack([stored[name].row_lengths().numpy() for name in features], 1)
+    return np.stack([np.diff(stored[name].row_splits.numpy()) for name in features], 1)
 
 
 def drop_duplicates(rows: pa.Table) -> tuple[pa.Table, list[Reject]]:
@@ -216,7 +218,8 @@ def _flat(stored: Any) -> tuple[tf.Tensor, Ids]:
     """Returns the values of a stored tensor, of shape [rows, …] or ragged, and where each row's begin and end."""
     if isinstance(stored, tf.RaggedTensor):
         return stored.values, stored.row_splits.numpy()
-    return tf.reshape(stored, [-1]), np.arange(len(stored) + 1) * math.prod(stored.shape[1:])
+    flat = stored if stored.shape.rank == 1 else tf.reshape(stored, [-1])
+    return flat, np.arange(len(stored) + 1) * math.prod(stored.shape[1:])
 
 
 def write_shard(
