@@ -201,10 +201,13 @@ class PackIndex(NamedTuple):
         """Leaves some of a shard's records out of its rows, and renumbers the others."""
         kept = np.ones(records, bool)
         kept[list(removed)] = False
-        stay = kept[self.records]
-        counts, numbers = np.diff(splits_of(stay)[self.splits]), np.cumsum(kept) - 1
-        splits, left = splits_of(counts[counts > 0]), numbers[self.records[stay]]
-        return PackIndex(splits, left, self.firsts[stay], self.sizes[stay])
+        left, numbers = self.keep(kept[self.records]), np.cumsum(kept) - 1
+        counts = np.diff(left.splits)
+        return left._replace(splits=splits_of(counts[counts > 0]), records=numbers[left.records])
+
+    def keep(self, pieces: npt.NDArray[np.bool_]) -> "PackIndex":
+        """Keeps pieces by a mask, bool [pieces], and all rows; some may become empty."""
+        return PackIndex(splits_of(pieces)[self.splits], *(part[pieces] for part in self[1:]))
 
 
 def rows_together(width: int) -> int:

@@ -3,7 +3,7 @@
 >>> both = mix([photos.training_input(batch_size=64), drawings.training_input(batch_size=64)], [3, 1])  # doctest: +SKIP
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate, zip_longest
@@ -137,24 +137,30 @@ class MixedBatches(Batches):
     def __call__(self, steps: Sequence[int]) -> list[Batch | None]:
         return [self._batch(step) for step in steps]
 
-    def _batch(self, step: int) -> Batch | None:
-        steps = self.rows[0].request.steps
-        start = step * steps.global_batch + steps.host_index * steps.batch_size
-        positions = np.arange(start, start + steps.batch_size)
-        sources, ranks = drawn(positions, self._quotas, self._seed)
-        places, parts = list[Integers](), list[dict[str, Any]]()  # in the batch
+    def parts(self, step: int) -> Iterator[tuple[Rows, Chosen, Integers]]:
+        sources, ranks = drawn(self._positions(step), self._quotas, self._seed)
         for source, rows in enumerate(self.rows):
             in_batch = np.flatnonzero(sources == source)
             epochs, of_epoch = np.divmod(ranks[in_batch], rows.request.steps.records)
             for epoch in np.unique(epochs).tolist():
-                [(ready, intact)] = rows.read([rows.choose(epoch, of_epoch[epochs == epoch])])
-                places.append(in_batch[epochs == epoch][intact])
-                parts.append(ready)
+                yield rows, rows.choose(epoch, of_epoch[epochs == epoch]), in_batch[epochs == epoch]
+
+    def _positions(self, step: int) -> Integers:
+        steps = self.rows[0].request.steps
+        start = step * steps.global_batch + steps.host_index * steps.batch_size
+        return np.arange(start, start + steps.batch_size)
+
+    def _batch(self, step: int) -> Batch | None:
+        places, parts = list[Integers](), list[dict[str, Any]]()  # in the batch
+        for rows, chosen, in_batch in self.parts(step):
+            [(ready, intact)] = rows.read([chosen])
+            places.append(in_batch[intact])
+            parts.append(ready)
         order = np.argsort(np.concatenate(places), kind="stable")
         if not len(order):
             return None
         ready = merged(parts, order, self.rows[0].request.features)
-        first = positions[: len(order)]
+        first = self._positions(step)[: len(order)]
         draws = self.rows[0].mixed(Chosen(0, first, first, np.ones(len(first), np.float32)))
         return structured(self.rows[0].request, ready, draws, None)
 
