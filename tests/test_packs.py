@@ -300,7 +300,7 @@ def test_a_text_alone_is_packed_by_default(tmp_path: Path) -> None:
     ({"length": 9}, ("text_length 8 or 32 or 64", "9")),
     ({"features": ["tag"]}, ("'tag'", "ids, mask")),
     ({"label": "tag"}, ("'tag'", "label=None")),
-    ({"with_key": True}, ("with_key",)),
+    ({"balance": True}, ("balance",)),
 ])  # fmt: skip
 def test_what_rows_do_not_hold(options: dict[str, Any], facts: tuple[str, ...], dataset: Dataset) -> None:
     with raises(DatasetError, *facts):

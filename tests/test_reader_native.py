@@ -200,4 +200,4 @@ def test_a_url_that_tensorflow_does_not_know_is_refused(dataset: Dataset) -> Non
     assert isinstance(source, SplitSource)
     shards = tuple(replace(shard, file="s9://bucket/a") for shard in source.request.shards)
     with raises(DatasetError, "s9://", "leave native=True out"):
-        native_tf_data(SplitSource(replace(source.request, shards=shards)))
+        native_tf_data(SplitSource(replace(source.request, shards=shards), source.find))

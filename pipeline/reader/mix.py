@@ -108,11 +108,13 @@ class MixedSource(BatchSource):
     def order_facts(self) -> dict[str, Any]:
         common = ("global_batch_size", "lanes", "label")
         mixed = [source.order_facts() for source in self.sources]
+        without = [facts.pop("without", None) for facts in mixed]
         return {
             "mixed": [{name: value for name, value in facts.items() if name not in common} for facts in mixed],
             "quotas": list(self.quotas),
             "seed": self.given.seed,
             **{name: facts[name] for facts in mixed for name in common if name in facts},
+            **({"without": without} if any(without) else {}),
         }
 
     def consumed(self, step: int) -> int:

@@ -117,9 +117,10 @@ def leave_out(request: Request, records: Records, find: Find) -> Request:
         pieces = records.pieces(rows)
         rows = rows[np.diff(pieces.keep(~among(pieces.records, gone)).splits) == 0]
     numbers = Selected(request.ranges).numbers_of(rows)
+    if len(numbers) == request.steps.records:
+        raise DatasetError(f"without leaves out all {len(numbers):,} rows of '{request.given.split}': keep some")
     made = replace(
         request,
-        given=replace(request.given, without=()),
         steps=replace(request.steps, records=request.steps.records - len(numbers)),
         without=f"{len(keys):,} keys, {hashlib.sha256(b''.join(sorted(map(digest, keys)))).hexdigest()[:16]}",
         gone=gone,

@@ -1,0 +1,129 @@
+"""`recordmill show DIR --step`: the rows of a training's step, by its state or its options."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NotRequired, TypedDict
+
+import recordmill
+from recordmill.pipeline.cli.screen import count, print_line
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
+from recordmill.pipeline.dataset.paths import replacing
+from recordmill.pipeline.errors import DatasetError, listed
+from recordmill.pipeline.inspection import Record, lines_of
+from recordmill.pipeline.json_values import Count, parse_json, read_as
+from recordmill.pipeline.reader.input import Input
+from recordmill.pipeline.reader.mix import MixedSource
+from recordmill.pipeline.versions.stores.open_store import open_location
+
+DRAWN = 200  # rows on a page
+SAME = ("split", "seed", "shuffle", "balance", "drop_remainder")  # facts of a state that are options
+Datasets = dict[tuple[Any, Any], recordmill.Dataset]
+"""Datasets by name and version."""
+
+
+class Facts(TypedDict):
+    """The facts of any state."""
+
+    seed: int
+    global_batch_size: Count
+    mixed: NotRequired[list[dict[str, Any]]]
+
+
+def read_state(file: Path) -> Any:
+    """Reads a file with a state, or with one of `TrainingCheckpoint`. Raises: DatasetError."""
+    try:
+        state = parse_json(file.read_bytes())
+        state = state.get("input", state) if isinstance(state, dict) else state
+        read_as(state, Facts, "the state")
+    except (OSError, DatasetError) as error:
+        raise DatasetError(f"{file} cannot be read ({error}): name a file with a state, as JSON") from None
+    return state
+
+
+def open_datasets(folders: Sequence[str], state: Any) -> Datasets:
+    """Opens the versions that a state names, each in one of the folders. Raises: DatasetError: one is not there."""
+    wanted = [(facts.get("dataset"), facts.get("version")) for facts in state.get("mixed", [state])]
+    opened = Datasets()
+    for folder in folders:
+        is_version = (open_location(folder) / MANIFEST_FILE).is_file()
+        for _, version in wanted:
+            with suppress(DatasetError):
+                dataset = recordmill.open_dataset(folder, None if is_version else version)
+                opened[dataset.name, dataset.version] = dataset
+    for name, version in wanted:
+        if (name, version) not in opened:
+            lacks = f"{listed(folders)} lacks the version {version} of {name}, which the state names"
+            raise DatasetError(f"{lacks}: name its folder; of a mixture's other datasets by --mixed")
+    return opened
+
+
+def input_of(state: Any, opened: Datasets, host: int, hosts: int, without: Sequence[Path]) -> Input:
+    """Makes the input of a state for a host, with lists of keys that it left out. Raises: DatasetError."""
+    files, inputs = iter(without), list[Input]()
+    of_splits = state.get("mixed", [state])
+    lists = state.get("without") if "mixed" in state else [state.get("without")]
+    for facts, left_out in zip(of_splits, lists or [None] * len(of_splits), strict=True):
+        packed: dict[str, Any] = (
+            {"text": "packed", "text_length": facts["packed"]} if "packed" in facts else {"text": "padded"}
+        )
+        bucketed: dict[str, Any] = (
+            {"text": "bucketed"} if facts.get("bucketed") else {"features": []}
+        )  # which need a text
+        options = {name: facts[name] for name in SAME if name in facts} | packed | bucketed
+        options |= {"batch_size": max(1, state["global_batch_size"] // hosts), "host_index": host, "host_count": hosts}
+        # A damaged record ends a training with on_error='raise': all batches before it are the same.
+        options |= {"with_key": True, "on_error": "skip", "without": next(files, ()) if left_out else ()}
+        options["label"] = state.get("label") if facts.get("balance") else None
+        inputs.append(opened[facts["dataset"], facts["version"]].training_input(**options))
+    if "mixed" not in state:
+        return inputs[0].resume(state)
+    sources = [source for each in inputs for source in each.source.sources]
+    return Input(MixedSource(sources, state.get("quotas", ()), replace(sources[0].given, seed=state["seed"]))).resume(
+        state
+    )
+
+
+def show_step(
+    state: Any, opened: Datasets, step: int, hosts: int, without: Sequence[Path], spec: Path | None, png: Path | None
+) -> None:
+    """Prints a step's rows, host by host, with `spec` also their places in the sources. Raises: DatasetError."""
+    if len(opened) > 1 and (spec or png):
+        raise DatasetError("--spec and --output are for one dataset, and this is a mixture of several")
+    drawn, [dataset, *_] = list[Record](), opened.values()
+    for host in range(hosts):
+        rows = input_of(state, opened, host, hosts, without).rows(step)
+        datasets = [opened[row.dataset, row.version].records for row in rows]
+        records = [next(read(row.split, positions=[row.position])) for read, row in zip(datasets, rows, strict=True)]
+        origins = origins_of(dataset, spec, records) if spec else {}
+        print_line(f"step {step:,}, host {host} of {hosts}: {count(len({row.place for row in rows}), 'row')}")
+        for row, record in zip(rows, records, strict=True):
+            [first, *values], share = lines_of(record), f", {row.share:.1%} of its row" if row.share < 1 else ""
+            places = [f"{row.file}, line {row.line:,}"] if row.file else origins.get(row.key, [])
+            print_line(
+                "\n    ".join([f"{row.place:>4}  {first}{share}", *(f"  from {each}" for each in places), *values])
+            )
+        drawn += records
+    if png is not None:
+        from recordmill.pipeline.facts.preview import preview
+
+        with replacing(png, durable=False) as new:
+            preview(dataset, drawn[:DRAWN]).save(new, "PNG")
+        print_line(f"{png}: {min(DRAWN, len(drawn)):,} of {count(len(drawn), 'record')}")
+
+
+def origins_of(dataset: recordmill.Dataset, spec: Path, records: Sequence[Record]) -> dict[str, list[str]]:
+    """Finds the places of records' rows in the sources, by key. Raises: UserError as `find_origins`."""
+    from recordmill.pipeline.build.build import source_files
+    from recordmill.pipeline.build.results.row_origins import find_origins
+
+    keys, found = defaultdict[bytes, list[str | None]](list), defaultdict[str, list[str]](list)
+    for record in records:
+        keys[record.key.encode("utf-8", "surrogateescape")].append(record.span)
+    for key, origin in find_origins(
+        recordmill.load_spec(str(spec)), dataset.folder, dataset.manifest, keys, source_files()
+    ):
+        found[key.decode("utf-8", "surrogateescape")].append(str(origin))
+    return found
