@@ -51,12 +51,14 @@ def show(
 
     if spec is not None and record is None and step is None:
         raise DatasetError("--spec is for --record KEY and --step: its sources are searched for rows")
+    if as_json and (record is not None or step is not None):
+        raise DatasetError(f"--json is for versions: `recordmill head {folder} --key KEY --json` for records")
     if step is not None:
         from recordmill.pipeline.cli import step as steps
 
         if (state is None) == (batch_size is None) or (state and (seed, split, version) != (None, None, None)):
-            alone = "--state alone, or else its --batch-size with --seed, --hosts and --split"
-            raise DatasetError(f"--step is of a training, say of which: {alone}")
+            both = "--state alone, or its --batch-size with --seed, --hosts and --split"
+            raise DatasetError(f"--step is of a training: give {both}")
         if state is not None:
             facts = steps.read_state(state)
         else:
@@ -71,8 +73,6 @@ def show(
     dataset = recordmill.open_dataset(folder, version)
     output = None if (open_location(folder) / MANIFEST_FILE).is_file() else folder  # None: a version's folder
     if record is not None:
-        if as_json:
-            raise DatasetError(f"--json is for versions: `recordmill head {folder} --key {record} --json` for records")
         show_record(dataset.folder, dataset.manifest, record, output, spec)
         return
     versions = [] if output is None else list_versions(output)

@@ -16,6 +16,7 @@ from recordmill.pipeline.inspection import Record, lines_of
 from recordmill.pipeline.json_values import Count, parse_json, read_as
 from recordmill.pipeline.reader.input import Input
 from recordmill.pipeline.reader.mix import MixedSource
+from recordmill.pipeline.reader.step_rows import Row
 from recordmill.pipeline.versions.stores.open_store import open_location
 
 DRAWN = 200  # rows on a page
@@ -92,26 +93,35 @@ def show_step(
     """Prints a step's rows, host by host, with `spec` also their places in the sources. Raises: DatasetError."""
     if len(opened) > 1 and (spec or png):
         raise DatasetError("--spec and --output are for one dataset, and this is a mixture of several")
-    drawn, [dataset, *_] = list[Record](), opened.values()
+    [dataset, *_], drawn, lines = opened.values(), list[Record](), list[str]()
     for host in range(hosts):
         rows = input_of(state, opened, host, hosts, without).rows(step)
-        datasets = [opened[row.dataset, row.version].records for row in rows]
-        records = [next(read(row.split, positions=[row.position])) for read, row in zip(datasets, rows, strict=True)]
-        origins = origins_of(dataset, spec, records) if spec else {}
-        print_line(f"step {step:,}, host {host} of {hosts}: {count(len({row.place for row in rows}), 'row')}")
-        for row, record in zip(rows, records, strict=True):
-            [first, *values], share = lines_of(record), f", {row.share:.1%} of its row" if row.share < 1 else ""
+        records = read(opened, rows)
+        drawn += (records[row.record] for row in rows)
+        origins = origins_of(dataset, spec, drawn[-len(rows) :]) if spec else {}
+        lines.append(f"step {step:,}, host {host} of {hosts}: {count(len({row.place for row in rows}), 'row')}")
+        for row in rows:
+            [first, *values] = lines_of(records[row.record])
+            share = f", {row.share:.1%} of its row" if row.share < 1 else ""
             places = [f"{row.file}, line {row.line:,}"] if row.file else origins.get(row.key, [])
-            print_line(
-                "\n    ".join([f"{row.place:>4}  {first}{share}", *(f"  from {each}" for each in places), *values])
-            )
-        drawn += records
+            lines += [f"{row.place:>4}  {first}{share}", *(f"      from {each}" for each in places)]
+            lines += (f"    {value}" for value in values)
+    print_line("\n".join(lines))
     if png is not None:
         from recordmill.pipeline.facts.preview import preview
 
         with replacing(png, durable=False) as new:
             preview(dataset, drawn[:DRAWN]).save(new, "PNG")
         print_line(f"{png}: {min(DRAWN, len(drawn)):,} of {count(len(drawn), 'record')}")
+
+
+def read(opened: Datasets, rows: Sequence[Row]) -> dict[tuple[str, str, str, int], Record]:
+    """Reads rows' records, by `Row.record`. Raises: DatasetError."""
+    wanted = defaultdict[tuple[str, str, str], set[int]](set)
+    for row in rows:
+        wanted[row.record[:3]].add(row.position)
+    each = ((place, opened[place[:2]].records(place[2], positions=sorted(of))) for place, of in wanted.items())
+    return {(*place, record.position): record for place, records in each for record in records}
 
 
 def origins_of(dataset: recordmill.Dataset, spec: Path, records: Sequence[Record]) -> dict[str, list[str]]:

@@ -55,28 +55,23 @@ class Input(NumpyInput):
         return input_html(request, self.element_spec, self.batches_per_epoch)
 
     def rows(self, step: int) -> list[Row]:
-        """Returns the rows of a step, also a past or a later one: of this host's batch, in its order.
+        """Returns the rows of any step: of this host's batch, in its order.
 
-        Reads the step's records alone; with `on_error="skip"` makes the batch, to find what damaged rows left. The rows
-        of a batch that `text="packed"` packs when it reads are records.
+        Reads the step's records alone; with `on_error="skip"` makes the batch, to know what damaged rows left.
 
         Returns:
-            a `Row` for each record, several for each packed row: `key`, `share` (of the values of its packed row),
-            `file` and `line` (of the source; None if the version does not know), `dataset`, `version`, `split`,
-            `position` (for `dataset.records(split, positions=[…])`) and `place` (in the batch).
+            a `Row` for each record: `key`, `share` (of the values of its packed row; else 1.0), `file` and `line` (of
+            an adopted file; None of others), `dataset`, `version`, `split`, `position` (for `dataset.records(split,
+            positions=[…])`) and `place` (in the batch, shared in a packed row).
 
-        Raises:
-            DatasetError: `step` is negative, or the input is empty. DamagedRecordError: a record is damaged.
+        Raises: DatasetError: `step` is negative, or the input is empty; DamagedRecordError: a record is damaged.
         """
         return rows_of(self.source, step)
 
     def steps_of(self, key: str | bytes, epoch: int = 0) -> list[int]:
-        """Returns the steps of an epoch in which this host reads a row, ascending, counted from epoch 0.
+        """Returns the steps of an epoch in which this host reads a row, ascending; a damaged one's stand-in is ignored.
 
-        Computes the order of the epoch: about a second for a million records. Empty if another host reads the row, the
-        epoch drops it, or the input leaves it out; does not count a row that takes a damaged one's place.
-
-        Raises: DatasetError: no row has the key.
+        Computes the epoch's order: seconds for a million records. Raises: DatasetError: no row has the key.
         """
         return steps_of(self.source, key, epoch)
 

@@ -5,8 +5,10 @@ adopted files, whose records are the rows; of others `pipeline.build.results.row
 """
 
 import hashlib
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import replace
+from itertools import repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +35,11 @@ class Row(NamedTuple):
     version: str
     split: str
     position: int  # the record's number in the split, from 0, in the order of `evaluation_input`
+
+    @property
+    def record(self) -> tuple[str, str, str, int]:
+        """The record: its dataset, version, split and position."""
+        return self[-4:]
 
 
 def rows_of(source: BatchSource, step: int) -> list[Row]:
@@ -61,19 +68,17 @@ def _rows(rows: Rows, chosen: Chosen, places: Integers) -> list[Row]:
         of_row = np.repeat(np.arange(len(places)), np.diff(pieces.splits))
         shares = pieces.sizes / np.bincount(of_row, pieces.sizes)[of_row]
         numbers, places = pieces.records, places[of_row]
-    splits, firsts = [*request.splits], np.array([*request.splits.values()], np.int64)
-    of_split = np.searchsorted(firsts, numbers, side="right") - 1
-    columns = (places, rows.keys(numbers), shares, numbers, of_split, numbers - firsts[of_split])
-    found, adopted = list[Row](), any(shard.name for shard in request.shards)
-    for place, key, share, number, split, position in zip(*map(_listed, columns), strict=True):
-        name, at = key.decode("utf-8", "surrogateescape"), rows.records.where(number) if adopted else None
-        file, line = (at.file, at.record + 1) if at else (None, None)
-        found.append(Row(place, name, share, file, line, request.dataset, request.version, splits[split], position))
-    return found
-
-
-def _listed(column: Any) -> list[Any]:
-    return column.tolist() if isinstance(column, np.ndarray) else column
+    keys = (key.decode("utf-8", "surrogateescape") for key in rows.keys(numbers))
+    origins: Iterable[tuple[Any, Any]] = repeat((None, None), len(numbers))
+    if any(shard.name for shard in request.shards):
+        origins = ((at.file, at.record + 1) for at in map(rows.records.where, numbers.tolist()))
+    names, firsts = [*request.splits], np.array([*request.splits.values()], np.int64)
+    splits = np.searchsorted(firsts, numbers, side="right") - 1
+    columns = (array.tolist() for array in (places, shares, splits, numbers - firsts[splits]))
+    return [
+        Row(place, key, share, *origin, request.dataset, request.version, names[split], position)  # type: ignore[call-arg]
+        for place, share, split, position, key, origin in zip(*columns, keys, origins, strict=True)
+    ]
 
 
 def steps_of(source: BatchSource, key: str | bytes, epoch: int) -> list[int]:
