@@ -191,10 +191,21 @@ def permuted(numbers: Integers, groups: Integers, size: int, *key: int) -> Integ
     return result
 
 
-def among(numbers: Integers, some: Integers) -> npt.NDArray[np.bool_]:
-    """Tells which numbers are among some, which ascend: bool [numbers]."""
-    places = np.searchsorted(some, numbers)
-    return np.append(some, -1)[places] == numbers
+class Few:
+    """A few whole numbers, found among many: their low bits exclude most others, in a twentieth of a search's time."""
+
+    LOW = np.int64((1 << 16) - 1)
+
+    def __init__(self, few: Integers) -> None:
+        """Takes the numbers, from 0: int64, ascending."""
+        self._few, self._low = np.append(few, -1), np.zeros(int(self.LOW) + 1, bool)
+        self._low[few & self.LOW] = True
+
+    def places(self, numbers: Integers) -> Integers:
+        """Returns the places of these numbers in others, int64 [numbers]."""
+        near = np.flatnonzero(self._low[numbers & self.LOW])
+        found = numbers[near]
+        return near[self._few[np.searchsorted(self._few[:-1], found)] == found]
 
 
 class Without(Order):
@@ -203,15 +214,14 @@ class Without(Order):
     def __init__(self, order: Order, gone: Integers) -> None:
         """Takes an order with each record once, and the records to leave out: int64, ascending, each once."""
         self.size = order.size - len(gone)
-        self._order, self._gone = order, gone
+        self._order, self._gone, self._few = order, gone, Few(gone)
         self._latest = -1, gone  # an epoch, and the record instead of each that is gone
 
     def __call__(self, epoch: int, positions: Integers) -> Integers:
         records = self._order(epoch, positions)
-        found = among(records, self._gone)
-        if found.any():
+        if len(places := self._few.places(records)):
             records = records.copy()
-            records[found] = self._instead(epoch)[np.searchsorted(self._gone, records[found])]
+            records[places] = self._instead(epoch)[np.searchsorted(self._gone, records[places])]
         return records
 
     def _instead(self, epoch: int) -> Integers:
@@ -220,7 +230,7 @@ class Without(Order):
         if latest != epoch:
             last = self._order(epoch, np.arange(self.size, self._order.size))
             instead = np.full(len(self._gone), -1)
-            instead[~among(self._gone, np.sort(last))] = last[~among(last, self._gone)]
+            instead[~np.isin(self._gone, last)] = last[~np.isin(last, self._gone)]
             self._latest = epoch, instead  # one assignment, as threads work side by side
         return instead
 

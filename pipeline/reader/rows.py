@@ -81,7 +81,7 @@ class Rows:
         self._planned, self._planning = range(0), threading.Lock()
         self._stage = "decoding" if images_of(request.features) else "finishing"
         self.labels = self._read_labels() if labels is None and request.given.balance else labels
-        self.order = self._made_order()
+        self.order, self._gone = self._made_order(), orders.Few(request.gone)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Rows, (self.request, self.labels, self.counters)
@@ -181,8 +181,8 @@ class Rows:
 
     def pieces(self, numbers: Integers) -> PackIndex:
         """Returns packed rows by number, int64 [rows], without the records that this input leaves out."""
-        pieces, gone = self.records.pieces(numbers), self.request.gone
-        return pieces.keep(~orders.among(pieces.records, gone)) if len(gone) else pieces
+        pieces = self.records.pieces(numbers)
+        return pieces.without_pieces(places) if len(places := self._gone.places(pieces.records)) else pieces
 
     def keys(self, numbers: Integers) -> list[bytes]:
         """Returns the keys of records by number, int64 [rows]. Raises: DamagedRecordError."""

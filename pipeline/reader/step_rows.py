@@ -17,7 +17,7 @@ import numpy as np
 from recordmill.pipeline.dataset.placement import digest
 from recordmill.pipeline.errors import DatasetError, listed
 from recordmill.pipeline.reader.batches import BatchSource, Find, as_key, records_of
-from recordmill.pipeline.reader.order import Integers, Selected, among
+from recordmill.pipeline.reader.order import Integers, Selected
 from recordmill.pipeline.reader.records import Records
 from recordmill.pipeline.reader.request import Request, check_batches
 from recordmill.pipeline.reader.rows import Chosen, Rows
@@ -87,7 +87,7 @@ def steps_of(source: BatchSource, key: str | bytes, epoch: int) -> list[int]:
     for each in source.sources:
         request = each.request
         numbers, found = records_of(request, each.find, [as_key(key)])
-        numbers, known = numbers[~among(numbers, request.gone)], known or bool(found)
+        numbers, known = np.setdiff1d(numbers, request.gone), known or bool(found)
         if request.packing is not None:
             with Records(request.shards) as records:
                 numbers = records.rows_of(numbers)
@@ -99,7 +99,7 @@ def steps_of(source: BatchSource, key: str | bytes, epoch: int) -> list[int]:
         return [
             step
             for step, of_step in parts
-            if any(among(chosen.numbers, wanted[id(rows.request)]).any() for rows, chosen, _ in of_step)
+            if any(np.isin(chosen.numbers, wanted[id(rows.request)]).any() for rows, chosen, _ in of_step)
         ]
 
 
@@ -120,7 +120,8 @@ def leave_out(request: Request, records: Records, find: Find) -> Request:
     if request.packing is not None:
         rows = records.rows_of(gone)
         pieces = records.pieces(rows)
-        rows = rows[np.diff(pieces.keep(~among(pieces.records, gone)).splits) == 0]
+        left = pieces.without_pieces(np.flatnonzero(np.isin(pieces.records, gone)))
+        rows = rows[np.diff(left.splits) == 0]
     numbers = Selected(request.ranges).numbers_of(rows)
     if len(numbers) == request.steps.records:
         raise DatasetError(f"without leaves out all {len(numbers):,} rows of '{request.given.split}': keep some")
