@@ -162,6 +162,7 @@ INSIDE_FUNCTIONS = {
     "recordmill.pipeline.build.build": "Beam and TensorFlow",
     "recordmill.pipeline.build.journal": "Arrow, which an adoption does without",
     "recordmill.pipeline.cli.session": "TensorFlow and Beam",
+    "recordmill.pipeline.cli.step": "Arrow and pydantic",
     "recordmill.pipeline.compare.distributions": "Arrow",
     "recordmill.pipeline.forecast.forecast": "TensorFlow",
     "recordmill.pipeline.reader.wire": "protobuf",

@@ -1,7 +1,7 @@
 """The rows of a step, the steps of a row, and rows that a training leaves out.
 
-Nothing is recorded: the order is a function, and a question reads the step's records alone. A row's source is known for
-adopted files, whose records are the rows; of others `pipeline.build.results.row_origins` finds it in the sources.
+Nothing is recorded: the order is a function, and a question reads the step's records alone. A version knows the sources
+of adopted rows, its files; of other rows, `pipeline.build.results.row_origins` finds them by reading the sources.
 """
 
 import hashlib
