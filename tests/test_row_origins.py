@@ -80,7 +80,7 @@ def test_the_file_and_line_of_a_record(tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize("path", ["{span}/*.jsonl", "*/*.jsonl"])
 def test_the_files_and_lines_of_a_step(tmp_path: Path, capsys: pytest.CaptureFixture[str], path: str) -> None:
     output = days(tmp_path, path)
-    rows = open_dataset(output).training_input(batch_size=8, features=[]).rows(1)
+    rows = open_dataset(output).training_input(batch_size=8).rows(1)
     options = ["--step", "1", "--batch-size", "8", "--spec", str(tmp_path / "dataset.yaml")]
     app(["show", output, *options], standalone_mode=False)
     lines = [line.strip() for line in capsys.readouterr().out.splitlines() if " from " in line]
