@@ -67,13 +67,9 @@ def input_of(state: Any, opened: Datasets, host: int, hosts: int, without: Seque
     of_splits = state.get("mixed", [state])
     lists = state.get("without") if "mixed" in state else [state.get("without")]
     for facts, left_out in zip(of_splits, lists or [None] * len(of_splits), strict=True):
-        packed: dict[str, Any] = (
-            {"text": "packed", "text_length": facts["packed"]} if "packed" in facts else {"text": "padded"}
-        )
-        bucketed: dict[str, Any] = (
-            {"text": "bucketed"} if facts.get("bucketed") else {"features": []}
-        )  # which need a text
-        options = {name: facts[name] for name in SAME if name in facts} | packed | bucketed
+        options: dict[str, Any] = {name: facts[name] for name in SAME if name in facts}
+        options["text"] = "packed" if "packed" in facts else "bucketed" if facts.get("bucketed") else "padded"
+        options |= {"text_length": facts.get("packed"), "features": None if facts.get("bucketed") else []}
         options |= {"batch_size": max(1, state["global_batch_size"] // hosts), "host_index": host, "host_count": hosts}
         # A damaged record ends a training with on_error='raise': all batches before it are the same.
         options |= {"with_key": True, "on_error": "skip", "without": next(files, ()) if left_out else ()}
@@ -82,9 +78,8 @@ def input_of(state: Any, opened: Datasets, host: int, hosts: int, without: Seque
     if "mixed" not in state:
         return inputs[0].resume(state)
     sources = [source for each in inputs for source in each.source.sources]
-    return Input(MixedSource(sources, state.get("quotas", ()), replace(sources[0].given, seed=state["seed"]))).resume(
-        state
-    )
+    given = replace(sources[0].given, seed=state["seed"])
+    return Input(MixedSource(sources, state.get("quotas", ()), given)).resume(state)
 
 
 def show_step(
