@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, TypeAlias, overload
 
@@ -374,8 +374,9 @@ def _at(manifest: Manifest, split: str, positions: Sequence[int]) -> Iterator[_P
     for position in positions:
         if not 0 <= position < records:
             raise DatasetError(f"the split '{split}' has no record {position:,}: its {records:,} are numbered from 0")
-        _, shard, first = shards[int(np.searchsorted(ends, position, side="right"))]
-        yield _Part(split, shard, first, np.array([position - first]))
+    for number, of_shard in groupby(positions, key=lambda position: int(np.searchsorted(ends, position, side="right"))):
+        _, shard, first = shards[number]
+        yield _Part(split, shard, first, np.array([*of_shard]) - first)
 
 
 def _of_key(dataset: DatasetVersion, split: str | None, span: str | None, key: str | bytes) -> Iterator[_Part]:

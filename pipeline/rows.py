@@ -70,16 +70,16 @@ def has_keys(manifest: Manifest) -> bool:
     return all(split.documents is None for split in manifest.splits.values())
 
 
-def find_records(folder: Location, manifest: Manifest, key: str | bytes) -> list[StoredRow]:
-    """Finds the records of a key, at most one row's in each split and span, by binary search: several of windows.
+def find_records(folder: Location, manifest: Manifest, *keys: str | bytes) -> list[StoredRow]:
+    """Finds the records of keys, at most one row's in each split and span, by binary search: several of windows.
 
     A string may be a file name with surrogates for invalid UTF-8. Raises: DatasetError: a record or an index on the way
     is damaged, or the texts are packed, without an order by key.
     """
     if not has_keys(manifest):
         raise DatasetError(f"the records of {manifest.version} hold several rows (packed texts), not found by a key")
-    stored = key if isinstance(key, bytes) else key.encode("utf-8", "surrogateescape")
-    return list(find_digests(folder, manifest, [digest(stored)]))
+    stored = (key if isinstance(key, bytes) else key.encode("utf-8", "surrogateescape") for key in keys)
+    return list(find_digests(folder, manifest, map(digest, stored)))
 
 
 def find_digests(folder: Location, manifest: Manifest, digests: Iterable[bytes]) -> Iterator[StoredRow]:

@@ -7,7 +7,7 @@ pictures, stores and lists of versions load at their first use, by imports insid
 >>> train = dataset.training_input("train", batch_size=256, seed=1)  # doctest: +SKIP
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -81,13 +81,13 @@ def _folder(path: str) -> "Folder":
     return Path(rest if mark else path).absolute()  # reading checks a local folder's links, whatever its name
 
 
-def _find_key(folder: "Folder", manifest: Manifest, key: str | bytes) -> list[tuple[str, int]]:
-    """Returns a key's rows: (`index_of_split`, number in the shard). Raises: DatasetError: rows share records."""
+def _find_keys(folder: "Folder", manifest: Manifest, keys: "Sequence[bytes]") -> "Iterator[tuple[str, int, bytes]]":
+    """Yields the records of keys (`reader.batches.Find`). Raises: DatasetError: rows share records."""
     from recordmill.pipeline.reader.records import ShardFile
     from recordmill.pipeline.rows import find_records
 
-    found = find_records(folder, manifest, key)
-    return [(ShardFile.of(str(folder), row.shard).index_of_split, row.record) for row in found]
+    for row in find_records(folder, manifest, *keys):
+        yield ShardFile.of(str(folder), row.shard).index_of_split, row.record, row.key
 
 
 def _find(folder: "Folder", wanted: str, *, is_named: bool) -> str:
@@ -214,7 +214,7 @@ class Dataset(DatasetVersion):
         """Returns the input of options. Raises: DatasetError as `training_input`."""
         from recordmill.pipeline.reader.input import open_input
 
-        return open_input(self.folder, self.manifest, options)
+        return open_input(self.folder, self.manifest, options, partial(_find_keys, self.folder, self.manifest))
 
     def source(self, split: str, **options: Any) -> "RowSource":
         """Returns a split's rows by number: for Grain, PyTorch's samplers, and evaluation by number or key.
@@ -233,8 +233,8 @@ class Dataset(DatasetVersion):
         from recordmill.pipeline.reader.request import make_request
 
         given = evaluation_options(split, {"batch_size": 1, **options})
-        source = SplitSource(make_request(str(self.folder), self.manifest, given))
-        return RowSource(source, partial(_find_key, self.folder, self.manifest))
+        request = make_request(str(self.folder), self.manifest, given)
+        return RowSource(SplitSource(request, partial(_find_keys, self.folder, self.manifest)))
 
     def tokenizer(self, feature: str) -> "TextTokenizer":
         """Returns the tokenizer of a text with a given model, `huggingface` or `tiktoken`.

@@ -88,6 +88,7 @@ WRITERS = {
     "pipeline/cli/inspect_commands": "preview report",
     "pipeline/cli/screen": "quiet",
     "pipeline/cli/session": "BuildSession.__init__ BuildSession._fail",
+    "pipeline/cli/step": "show_step",
     "pipeline/dataset/paths": "open_file path_within replacing write_atomically",
     "pipeline/dataset/tfrecord": "ShardWriter.__init__",
     "pipeline/export/export": "ParquetWriter.__init__ WebDatasetWriter.__init__ _turned export image_file",

@@ -163,6 +163,7 @@ INSIDE_FUNCTIONS = {
     "recordmill.pipeline.build.journal": "Arrow, which an adoption does without",
     "recordmill.pipeline.build.worker.filter": "TensorFlow",
     "recordmill.pipeline.cli.session": "TensorFlow and Beam",
+    "recordmill.pipeline.cli.step": "Arrow and pydantic",
     "recordmill.pipeline.compare.distributions": "Arrow",
     "recordmill.pipeline.forecast.forecast": "TensorFlow",
     "recordmill.pipeline.reader.wire": "protobuf",

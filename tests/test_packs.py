@@ -188,13 +188,15 @@ def test_rows_unpack_to_the_records(dataset: Dataset) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("shuffle", ["global", "blocks", "none"])
 def test_hosts_workers_and_a_resumed_run_see_the_same_rows(shuffle: str, dataset: Dataset) -> None:
-    options = {"shuffle": shuffle, "seed": 3, "epochs": 2}
+    options = {"shuffle": shuffle, "seed": 3, "epochs": 2, "with_key": True}
     whole = [batch["ids"] for batch in packed(dataset, batch_size=4, **options).as_numpy()]
     of_worker = [batch["ids"] for batch in packed(dataset, batch_size=4, workers=1, **options).as_numpy()]
     as_tf_data = [batch["ids"].numpy() for batch in packed(dataset, batch_size=4, **options).as_tf_data()]
     hosts = [packed(dataset, batch_size=2, host_count=2, host_index=host, **options) for host in (0, 1)]
     running = packed(dataset, batch_size=4, **options).as_numpy()
-    for _ in range(3):
+    keys, of_tf_data = next(running)["key"], next(iter(packed(dataset, batch_size=4, **options).as_tf_data()))["key"]
+    assert of_tf_data.to_list() == [keys.row(row).tolist() for row in range(4)]
+    for _ in range(2):
         next(running)
     resumed = [each.resume(running.state()) for each in hosts]
     per_step = zip(*(given.as_numpy() for given in resumed), strict=True)
@@ -300,7 +302,7 @@ def test_a_text_alone_is_packed_by_default(tmp_path: Path) -> None:
     ({"length": 9}, ("text_length 8 or 32 or 64", "9")),
     ({"features": ["tag"]}, ("'tag'", "ids, mask")),
     ({"label": "tag"}, ("'tag'", "label=None")),
-    ({"with_key": True}, ("with_key",)),
+    ({"balance": True}, ("balance",)),
 ])  # fmt: skip
 def test_what_rows_do_not_hold(options: dict[str, Any], facts: tuple[str, ...], dataset: Dataset) -> None:
     with raises(DatasetError, *facts):

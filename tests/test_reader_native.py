@@ -169,6 +169,7 @@ def test_hosts_have_parts_of_their_own_and_as_many_batches(hosts: int, dataset: 
 @pytest.mark.parametrize(("options", "name", "remedy"), [
     ({"balance": True}, "balance=True", "leave native=True out"),
     ({"start_step": 2}, "start_step=2", "leave native=True out"),
+    ({"without": ["row/3"]}, "without=[", "leave native=True out"),
     ({"on_error": "skip"}, "on_error='skip'", "leave native=True out"),
     ({"augment": [RandomFlip()]}, "augment=[RandomFlip", "Keras' layers"),
     ({"augment": [MixUp()]}, "augment=[MixUp", "Keras' layers"),
@@ -200,4 +201,4 @@ def test_a_url_that_tensorflow_does_not_know_is_refused(dataset: Dataset) -> Non
     assert isinstance(source, SplitSource)
     shards = tuple(replace(shard, file="s9://bucket/a") for shard in source.request.shards)
     with raises(DatasetError, "s9://", "leave native=True out"):
-        native_tf_data(SplitSource(replace(source.request, shards=shards)))
+        native_tf_data(SplitSource(replace(source.request, shards=shards), source.find))

@@ -77,6 +77,18 @@ def test_the_file_and_line_of_a_record(tmp_path: Path, capsys: pytest.CaptureFix
     assert_names(line, "/dataset.yaml", "no row")
 
 
+@pytest.mark.parametrize("path", ["{span}/*.jsonl", "*/*.jsonl"])
+def test_the_files_and_lines_of_a_step(tmp_path: Path, capsys: pytest.CaptureFixture[str], path: str) -> None:
+    output = days(tmp_path, path)
+    rows = open_dataset(output).training_input(batch_size=8).rows(1)
+    options = ["--step", "1", "--batch-size", "8", "--spec", str(tmp_path / "dataset.yaml")]
+    app(["show", output, *options], standalone_mode=False)
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines() if " from " in line]
+    names = (row.key.split("-") for row in rows)  # each file's sixth line is empty
+    places = [f"from {tmp_path}/rows/{day}/a.jsonl, line {int(n) + 1 + (int(n) > 4)}; " for day, n in names]
+    assert [line[: len(place)] for line, place in zip(lines, places, strict=True)] == places
+
+
 @pytest.mark.nightly
 def test_a_record_whose_row_is_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("a", "b"):

@@ -32,21 +32,47 @@ def show(
     folder: VersionFolder,
     version: OtherVersion = None,
     record: Annotated[str | None, Option(metavar="KEY", help="Say where the record of a key is.")] = None,
-    spec: Annotated[Path | None, Option(help="dataset.yaml, with --record: search its sources for the row.")] = None,
+    spec: Annotated[Path | None, Option(help="dataset.yaml, with --record or --step: search its sources.")] = None,
+    step: Annotated[int | None, Option(min=0, help="Show the rows of a training's step.")] = None,
+    state: Annotated[Path | None, Option(help="With --step: a file with the training's state, as JSON.")] = None,
+    seed: Annotated[int | None, Option(help="Without a state: the training's seed; by default 0.")] = None,
+    batch_size: Annotated[int | None, Option(help="Without a state: the rows of a host's batch.")] = None,
+    split: Annotated[str | None, Option(help="Without a state: the training's split; by default train.")] = None,
+    hosts: Annotated[int, Option(min=1, help="With --step: the training's hosts.")] = 1,
+    without: Annotated[list[Path] | None, Option(help="With --step: keys that the training left out, a file.")] = None,
+    mixed: Annotated[list[str] | None, Option(help="With --state: another dataset of its mixture.")] = None,
+    png: Annotated[Path | None, to_output("With --step: a PNG to write, with the rows' images.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a dataset: its versions, splits, features, statistics and rejects; or where a record is."""
+    """Show a dataset: its versions, splits, features, statistics and rejects; where a record is; or a step's rows."""
     from recordmill.pipeline.cli.show import print_dataset
     from recordmill.pipeline.versions.listing import list_versions
     from recordmill.pipeline.versions.stores.open_store import open_location
 
-    if spec is not None and record is None:
-        raise DatasetError("--spec is for --record KEY: its sources are searched for the row of the key")
+    if spec is not None and record is None and step is None:
+        raise DatasetError("--spec is for --record KEY and --step: its sources are searched for rows")
+    if as_json and (record is not None or step is not None):
+        raise DatasetError(f"--json is for versions: `recordmill head {folder} --key KEY --json` for records")
+    if step is not None:
+        from recordmill.pipeline.cli import step as steps
+
+        if (state is None) == (batch_size is None) or (state and (seed, split, version) != (None, None, None)):
+            both = "--state alone, or its --batch-size with --seed, --hosts and --split"
+            raise DatasetError(f"--step is of a training: give {both}")
+        if state is not None:
+            facts = steps.read_state(state)
+        else:
+            options: dict[str, Any] = {"batch_size": batch_size, "seed": seed or 0, "host_count": hosts}
+            options["without"] = without[0] if without else ()
+            facts = recordmill.open_dataset(folder, version).training_input(split or "train", **options).state(step)
+        opened = steps.open_datasets([folder, *(mixed or ())], facts)
+        steps.show_step(facts, opened, step, hosts, without or [], spec, png)
+        return
+    if any((state, seed, batch_size, split, without, mixed, png)):
+        raise DatasetError("--step N is missing: the other options say of which training")
     dataset = recordmill.open_dataset(folder, version)
     output = None if (open_location(folder) / MANIFEST_FILE).is_file() else folder  # None: a version's folder
     if record is not None:
-        if as_json:
-            raise DatasetError(f"--json is for versions: `recordmill head {folder} --key {record} --json` for records")
         show_record(dataset.folder, dataset.manifest, record, output, spec)
         return
     versions = [] if output is None else list_versions(output)
@@ -128,9 +154,9 @@ def show_record(folder: "Location", manifest: "Manifest", key: str, output: str 
         from recordmill.pipeline.build.build import source_files
         from recordmill.pipeline.build.results.row_origins import find_origins
 
-        loaded = recordmill.load_spec(str(spec))
-        origins = list(find_origins(loaded, folder, manifest, rows, given, source_files()))
-        for origin in origins:
+        keys = {given: [row.shard.span for row in rows]}
+        origins = list(find_origins(recordmill.load_spec(str(spec)), folder, manifest, keys, source_files()))
+        for _, origin in origins:
             print_line(f"  from {printable(str(origin))}")
         if not origins:
             print_line(f"  the sources of {spec} hold no row of this key any more")

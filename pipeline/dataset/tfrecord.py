@@ -192,10 +192,15 @@ class PackIndex(NamedTuple):
         """Leaves some of a shard's records out of its rows, and renumbers the others."""
         kept = np.ones(records, bool)
         kept[list(removed)] = False
-        stay = kept[self.records]
-        counts, numbers = np.diff(splits_of(stay)[self.splits]), np.cumsum(kept) - 1
-        splits, left = splits_of(counts[counts > 0]), numbers[self.records[stay]]
-        return PackIndex(splits, left, self.firsts[stay], self.sizes[stay])
+        left, numbers = self.without_pieces(np.flatnonzero(~kept[self.records])), np.cumsum(kept) - 1
+        counts = np.diff(left.splits)
+        return left._replace(splits=splits_of(counts[counts > 0]), records=numbers[left.records])
+
+    def without_pieces(self, pieces: Numbers) -> "PackIndex":
+        """Leaves pieces out by their numbers, and keeps all rows; some may become empty."""
+        stay = np.ones(len(self.records), bool)
+        stay[pieces] = False
+        return PackIndex(splits_of(stay)[self.splits], *(part[stay] for part in self[1:]))
 
 
 def rows_together(width: int) -> int:

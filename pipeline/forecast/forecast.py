@@ -172,7 +172,7 @@ def _forecast(
         shard_bytes=plan.expected_bytes,
         scratch_bytes=0 if planned.inline else plan.scratch_bytes,
         free_bytes=free,
-        memory_bytes=plan.processes * PROCESS_BYTES + cores() * largest * PIXEL_BYTES,
+        memory_bytes=plan.processes * PROCESS_BYTES + cores() * largest * 12,  # bytes a pixel while decoding
         spans_read=tuple(plan.spans.built),
         spans_kept=tuple(plan.spans.kept),
         sampled_rows=sample.rows,

@@ -1,6 +1,6 @@
 """NumPy batches of a split: each is a function of the step alone."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
@@ -15,16 +15,19 @@ from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.reader.metrics import Counters
 from recordmill.pipeline.reader.options import ReadOptions
+from recordmill.pipeline.reader.order import Integers, Selected
 from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.reader.request import Request, images_of
-from recordmill.pipeline.reader.rows import Batch, Rows, finished, packed_columns, structured
+from recordmill.pipeline.reader.rows import Batch, Chosen, Rows, finished, packed_columns, structured
+from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.base.stored import KEY, ArraySpec, Ragged, mapped
 from recordmill.transforms.images.augment.chain import Augment
 
 BATCHES_AHEAD = 2  # ready or in the making, besides one per thread: evens out slow batches
 BYTES_TOGETHER = 256 << 10  # 256 KiB of records: amortizes NumPy's cost per call, and its arrays stay in a core's cache
 MOST_TOGETHER = 32  # steps
-Find = Callable[[str | bytes], Sequence[tuple[str, int]]]  # the rows of a key: (`ShardFile.index_of_split`, number)
+Find = Callable[[Sequence[bytes]], Iterable[tuple[str, int, bytes]]]
+"""The records of keys: `ShardFile.index_of_split`, number and key."""
 
 
 class Batches(Protocol):
@@ -35,12 +38,17 @@ class Batches(Protocol):
     def __call__(self, steps: Sequence[int]) -> list[Batch | None]:
         """Returns the batches of steps, counted from epoch 0; None if all records of a batch are damaged."""
 
+    def parts(self, step: int) -> Iterator[tuple[Rows, Chosen, Integers]]:
+        """Yields the records of a step, from one dataset and epoch at a time, with their places in the batch."""
+
     def close(self) -> None:
         """Closes files and frees memory."""
 
 
 class BatchSource(Protocol):
     """The data behind an input: a split, or a mixture of inputs."""
+
+    sources: Sequence["SplitSource"]  # the splits
 
     given: ReadOptions  # the options; for a mixture its own, such as `epochs` and `workers`
     threads: int  # threads that make batches; 0: the caller's
@@ -86,8 +94,9 @@ def fitting(batch: Batch, kept: Callable[[Any], Any]) -> Batch:
 class SplitSource(BatchSource):
     """The batches of a request's steps."""
 
-    def __init__(self, request: Request) -> None:
-        self.request, self.given = request, request.given
+    def __init__(self, request: Request, find: Find) -> None:
+        """Takes a request, and a function that finds keys."""
+        self.request, self.given, self.find, self.sources = request, request.given, find, (self,)
         self.advice = request.shards[0].advice if request.shards else ADVICE
         self.of_epoch, images = request.steps.of_epoch, images_of(request.features)
         self.threads = self.given.threads or (cores() if images else 1)  # else two would compete for Python's lock
@@ -114,6 +123,7 @@ class SplitSource(BatchSource):
             "global_batch_size": request.steps.global_batch,
             **({"lanes": lanes} if lanes else {}),
             **({"packed": self.request.packing.length} if self.request.packing else {}),
+            **({"without": self.request.without} if self.request.without else {}),
         }
 
     def consumed(self, step: int) -> int:
@@ -128,14 +138,30 @@ class SplitSource(BatchSource):
     def starting_at(self, step: int, lanes: int = 0) -> Self:
         steps = self.request.steps
         steps = replace(steps, lanes=steps.lanes and (lanes or steps.lanes))
-        return type(self)(replace(self.request, given=replace(self.given, start_step=step), steps=steps))
+        return type(self)(replace(self.request, given=replace(self.given, start_step=step), steps=steps), self.find)
+
+
+def as_key(key: str | bytes) -> bytes:
+    """Returns a key as records hold it; a string may be a file name with surrogates for invalid UTF-8."""
+    if not isinstance(key, str | bytes):
+        raise DatasetError(f"a key is a string or bytes, got {cut(repr(key))}")
+    return key if isinstance(key, bytes) else key.encode("utf-8", "surrogateescape")
+
+
+def records_of(request: Request, find: Find, keys: Sequence[bytes]) -> tuple[Integers, set[bytes]]:
+    """Returns the records of keys in the request's shards, ascending, and the keys found in any shard."""
+    firsts = accumulate((shard.records for shard in request.shards), initial=0)
+    first_of = {shard.index_of_split: first for shard, first in zip(request.shards, firsts, strict=False)}
+    found = [*find(keys)]
+    numbers = [first_of[shard] + record for shard, record, _ in found if shard in first_of]
+    return np.array(sorted(numbers), np.int64), {key for _, _, key in found}
 
 
 def element_spec(request: Request) -> Any:
     """Returns the structure of a batch, read off an empty one, where variable sides are 0. Raises: DatasetError."""
     columns = parse([], {name: part for name, part in request.stored.items() if name != KEY})
-    columns = columns if request.packing is None else packed_columns(PackIndex.none(), columns)
     columns |= {KEY: []} if request.given.with_key else {}
+    columns = columns if request.packing is None else packed_columns(PackIndex.none(), columns)
     augment = {name: Augment(changes, np.zeros((0, 0))) for name, changes in request.augment.items()}
     ready = finished(request, columns, augment)
     draws = [np.zeros((0, mixture.lanes)) for mixture in request.mixtures]
@@ -144,10 +170,11 @@ def element_spec(request: Request) -> Any:
     rows = given.batch_size if is_full and (given.text != "packed" or request.pack) else None
 
     def spec(array: Any) -> ArraySpec:
+        values = array.values if isinstance(array, Ragged) else array
+        dtype = "bytes" if values.dtype == object else values.dtype.name
         if isinstance(array, Ragged):
-            return ArraySpec((rows, None, *array.values.shape[1:]), array.values.dtype.name, ragged=True)
-        shape = (rows, *(side or None for side in array.shape[1:]))
-        return ArraySpec(shape, "bytes" if array.dtype == object else array.dtype.name)
+            return ArraySpec((rows, None, *values.shape[1:]), dtype, ragged=True)
+        return ArraySpec((rows, *(side or None for side in array.shape[1:])), dtype)
 
     try:
         return mapped(spec, structured(request, ready, draws, np.zeros(0, np.float32)))
@@ -158,12 +185,12 @@ def element_spec(request: Request) -> Any:
 class RowSource:
     """The rows of a split in the dataset's own order. Pickles; thread-safe."""
 
-    def __init__(self, source: SplitSource, find: Find) -> None:
+    def __init__(self, source: SplitSource) -> None:
         """Takes the source of an evaluation. Raises: DatasetError: an option is for batches."""
         for name, value in (("host_count", 1), ("pad", False), ("on_error", "raise")):
             if getattr(source.given, name) != value:
                 raise DatasetError(f"{name} is for batches, and rows come one by one: leave it out")
-        self._request, self._find = source.request, find
+        self._request, self._find = source.request, source.find
         self._rows = source.open()
 
     def __len__(self) -> int:
@@ -186,16 +213,10 @@ class RowSource:
         request = self._request
         if request.pack is not None:
             raise DatasetError("a packed row joins several records: find a key without text='packed'")
-        firsts = accumulate((shard.records for shard in request.shards), initial=0)
-        first_of = {shard.index_of_split: first for shard, first in zip(request.shards, firsts, strict=False)}
-        found = {first_of[shard] + record for shard, record in self._find(key) if shard in first_of}
-        before = 0
-        for start, end in request.ranges:
-            for number in sorted(found):
-                if start <= number < end:
-                    return before + number - start
-            before += end - start
-        raise DatasetError(f"'{request.given.split}' has no row of the key {key!r}")
+        numbers = Selected(request.ranges).numbers_of(records_of(request, self._find, [as_key(key)])[0])
+        if not len(numbers):
+            raise DatasetError(f"'{request.given.split}' has no row of the key {key!r}")
+        return int(numbers[0])
 
 
 def _row(array: Any, number: int) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.reader.batches import SplitSource, fitting
+from recordmill.pipeline.reader.batches import Find, SplitSource, fitting
 from recordmill.pipeline.reader.block_cache import BlockCache
 from recordmill.pipeline.reader.iteration import Iteration, NumpyBatches, NumpyInput, OnDevice, placed
 from recordmill.pipeline.reader.notebook import input_html
@@ -25,6 +25,7 @@ from recordmill.pipeline.reader.options import ReadOptions
 from recordmill.pipeline.reader.records import Records
 from recordmill.pipeline.reader.remote import Folder
 from recordmill.pipeline.reader.request import make_request, of_host
+from recordmill.pipeline.reader.step_rows import Row, leave_out, rows_of, steps_of
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from recordmill.pipeline.reader.torch_data import TorchBatches
 
 
-def open_input(folder: Folder, manifest: Manifest, options: ReadOptions) -> "Input":
+def open_input(folder: Folder, manifest: Manifest, options: ReadOptions, find: Find) -> "Input":
     """Makes the input of a version's split. Raises: DatasetError as `Dataset.training_input`."""
     request = make_request(str(folder), manifest, options)
     cache = BlockCache(options.cache, options.cache_bytes)
@@ -41,7 +42,8 @@ def open_input(folder: Folder, manifest: Manifest, options: ReadOptions) -> "Inp
         request = replace(request, shards=records.check())
         if options.verify:
             records.verify()
-    return Input(SplitSource(request), folder)
+        request = leave_out(request, records, find)
+    return Input(SplitSource(request, find), folder)
 
 
 class Input(NumpyInput):
@@ -59,6 +61,27 @@ class Input(NumpyInput):
         """Shows the input in a notebook: its arrays, and the first images."""
         request = self.source.request if isinstance(self.source, SplitSource) else None
         return input_html(request, self.element_spec, self.batches_per_epoch)
+
+    def rows(self, step: int) -> list[Row]:
+        """Returns the rows of any step: of this host's batch, in its order.
+
+        Reads the step's records alone; with `on_error="skip"` makes the batch, to know what damaged rows left.
+
+        Returns:
+            a `Row` for each record: `key`, `share` (of the values of its packed row; else 1.0), `file` and `line` (of
+            an adopted file; None of others), `dataset`, `version`, `split`, `position` (for `dataset.records(split,
+            positions=[…])`) and `place` (in the batch, shared in a packed row).
+
+        Raises: DatasetError: `step` is negative, or the input is empty; DamagedRecordError: a record is damaged.
+        """
+        return rows_of(self.source, step)
+
+    def steps_of(self, key: str | bytes, epoch: int = 0) -> list[int]:
+        """Returns the steps of an epoch in which this host reads a row, ascending; a damaged one's stand-in is ignored.
+
+        Computes the epoch's order: seconds for a million records. Raises: DatasetError: no row has the key.
+        """
+        return steps_of(self.source, key, epoch)
 
     def as_tf_data(self, model: Any = None, *, native: bool = False) -> "tf.data.Dataset":
         """Returns the batches as a `tf.data.Dataset`; each iteration over it is the next epoch, as with `as_numpy`.
@@ -159,7 +182,7 @@ class Input(NumpyInput):
             none = f"host {given.host_index} of {given.host_count} gets 0 records of '{given.split}'"
             remedy = f"take a batch_size below {given.batch_size}"
             raise DatasetError(f"{none}, and Keras has no figures for them: {remedy}")
-        return Input(SplitSource(request), self.folder)
+        return Input(SplitSource(request, source.find), self.folder)
 
 
 def check_installed(module: str, name: str, package: str = "") -> None:

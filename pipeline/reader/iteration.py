@@ -184,7 +184,8 @@ def step_of(state: Any, order: Mapping[str, Any], folder: Folder | None = None) 
     check_format(state, FORMAT, "the state")
     if not isinstance(state, Mapping) or not isinstance(state.get("step"), int) or state["step"] < 0:
         raise DatasetError(f"this is not a state of an input, as `state()` gives it: {cut(repr(state), 100)}")
-    for name, mine in order.items():
+    for name in (*order, *({"without"} - order.keys())):
+        mine = order.get(name)
         if name == "lanes" and _lanes_of(state) < 1:
             remedy = f"restart its epoch, set_epoch({state.get('epoch')!r})"
             raise DatasetError(f"this Recordmill lacks the state's order of blocks (lanes): {remedy}")
@@ -193,6 +194,8 @@ def step_of(state: Any, order: Mapping[str, Any], folder: Folder | None = None) 
             remedy = "give the input the same arguments"
             if name == "version":
                 remedy = _version_advice(found, folder)
+            elif name == "without":
+                remedy = f"give the state's keys, or go on with others by start_step={state['step']} (docs/reading.md)"
             elif name == "global_batch_size":
                 remedy = "batch_size times the number of hosts must stay the same"
             both = f"{cut(repr(found))}, this input's is {cut(repr(mine))}"

@@ -119,11 +119,13 @@ class MixedSource(BatchSource):
     def order_facts(self) -> dict[str, Any]:
         common = ("global_batch_size", "lanes", "label")
         mixed = [source.order_facts() for source in self.sources]
+        without = [facts.pop("without", None) for facts in mixed]
         return {
             "mixed": [{name: value for name, value in facts.items() if name not in common} for facts in mixed],
             "quotas": self.quotas[0] if len(self.quotas) == 1 else [*map(list, self.quotas.items())],
             "seed": self.given.seed,
             **{name: facts[name] for facts in mixed for name in common if name in facts},
+            **({"without": without} if any(without) else {}),
         }
 
     def consumed(self, step: int) -> int:
@@ -196,14 +198,13 @@ class MixedBatches(Batches):
     def __call__(self, steps: Sequence[int]) -> list[Batch | None]:
         return [self._batch(step) for step in steps]
 
-    def chosen(self, step: int) -> Iterator[tuple[int, Integers, Chosen]]:
-        """Yields the records of this host's batch by input and epoch: (input, rows of the batch, records)."""
+    def parts(self, step: int) -> Iterator[tuple[Rows, Chosen, Integers]]:
         sources, ranks = self._shares(self._positions(step))
         for source, rows in enumerate(self.rows):
             in_batch = np.flatnonzero(sources == source)
             epochs, of_epoch = np.divmod(ranks[in_batch], rows.request.steps.records)
             for epoch in np.unique(epochs).tolist():
-                yield source, in_batch[epochs == epoch], rows.choose(epoch, of_epoch[epochs == epoch])
+                yield rows, rows.choose(epoch, of_epoch[epochs == epoch]), in_batch[epochs == epoch]
 
     def _positions(self, step: int) -> Integers:
         steps = self.rows[0].request.steps
@@ -212,8 +213,8 @@ class MixedBatches(Batches):
 
     def _batch(self, step: int) -> Batch | None:
         places, parts = list[Integers](), list[dict[str, Any]]()  # in the batch
-        for source, in_batch, chosen in self.chosen(step):
-            [(ready, intact)] = self.rows[source].read([chosen])
+        for rows, chosen, in_batch in self.parts(step):
+            [(ready, intact)] = rows.read([chosen])
             places.append(in_batch[intact])
             parts.append(ready)
         order = np.argsort(np.concatenate(places), kind="stable")

@@ -58,6 +58,8 @@ class ReadOptions(FinishOptions):
     once, by one host (default for URLs); `none` keeps the dataset's own order."""
     balance: bool = _only("training", False)
     """Reads all classes of the label equally often; repeats records of rare classes."""
+    without: "str | Path | Collection[str | bytes]" = _only("training", ())
+    """Rows to leave out of this training: their keys, or a file of keys, one a line."""
     drop_remainder: bool = _only("training", True)
     """Leaves out the records at an epoch's end that do not fill a batch on all hosts."""
     pad: bool | None = _only("evaluation", None)

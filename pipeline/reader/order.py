@@ -191,14 +191,59 @@ def permuted(numbers: Integers, groups: Integers, size: int, *key: int) -> Integ
     return result
 
 
-class Balanced(Order):
-    """All classes equally often, in shuffled turns; exhausted classes restart. An epoch has `len(labels)` positions."""
+class Few:
+    """A few whole numbers, found among many: their low bits exclude most others, in a twentieth of a search's time."""
 
-    def __init__(self, labels: Integers, seed: int) -> None:
-        """Takes the class of each record, int64 [size]."""
-        self.size = len(labels)
+    LOW = np.int64((1 << 16) - 1)
+
+    def __init__(self, few: Integers) -> None:
+        """Takes the numbers, from 0: int64, ascending."""
+        self._few, self._low = np.append(few, -1), np.zeros(int(self.LOW) + 1, bool)
+        self._low[few & self.LOW] = True
+
+    def places(self, numbers: Integers) -> Integers:
+        """Returns the places of these numbers in others, int64 [numbers]."""
+        near = np.flatnonzero(self._low[numbers & self.LOW])
+        found = numbers[near]
+        return near[self._few[np.searchsorted(self._few[:-1], found)] == found]
+
+
+class Without(Order):
+    """Another order without some records: those at an epoch's end take their positions, and all others keep theirs."""
+
+    def __init__(self, order: Order, gone: Integers) -> None:
+        """Takes an order with each record once, and the records to leave out: int64, ascending, each once."""
+        self.size = order.size - len(gone)
+        self._order, self._gone, self._few = order, gone, Few(gone)
+        self._latest = -1, gone  # an epoch, and the record instead of each that is gone
+
+    def __call__(self, epoch: int, positions: Integers) -> Integers:
+        records = self._order(epoch, positions)
+        if len(places := self._few.places(records)):
+            records = records.copy()
+            records[places] = self._instead(epoch)[np.searchsorted(self._gone, records[places])]
+        return records
+
+    def _instead(self, epoch: int) -> Integers:
+        """Returns the record in the place of each that is gone; -1 for those at the epoch's end."""
+        latest, instead = self._latest
+        if latest != epoch:
+            last = self._order(epoch, np.arange(self.size, self._order.size))
+            instead = np.full(len(self._gone), -1)
+            instead[~np.isin(self._gone, last)] = last[~np.isin(last, self._gone)]
+            self._latest = epoch, instead  # one assignment, as threads work side by side
+        return instead
+
+
+class Balanced(Order):
+    """All classes equally often, in shuffled turns; exhausted classes restart. An epoch has a position per record."""
+
+    def __init__(self, labels: Integers, seed: int, gone: Integers | tuple[()] = ()) -> None:
+        """Takes the class of each record, int64 [size], and the records to leave out."""
+        self.size = len(labels) - len(gone)
         self._seed = seed
         by_class = np.argsort(labels, kind="stable")
+        by_class = by_class[~np.isin(by_class, gone)]
         starts = np.flatnonzero(np.diff(labels[by_class])) + 1
         self._members = [part for part in np.split(by_class, starts) if len(part)]
 
@@ -274,6 +319,12 @@ class Selected:
     def __call__(self, numbers: Integers) -> Integers:
         """Returns the records of numbers 0..size-1."""
         return numbers + self._shift[np.searchsorted(self._ends, numbers, side="right")]
+
+    def numbers_of(self, records: Integers) -> Integers:
+        """Returns the numbers of records, ascending: none of one outside, several of one in several ranges."""
+        numbers = np.subtract.outer(records, self._shift)
+        starts = np.concatenate([[0], self._ends[:-1]])
+        return np.unique(numbers[(starts <= numbers) & (numbers < self._ends)])
 
 
 @dataclass(frozen=True)

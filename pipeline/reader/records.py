@@ -185,6 +185,16 @@ class Records:
         order = np.concatenate([rows[:0], *(some for _, some in of_shards)])
         return PackIndex.joined(parts).take(np.argsort(order), len(self))
 
+    def rows_of(self, numbers: Numbers) -> Numbers:
+        """Returns the packed rows with pieces of records, ascending; int64 both. Raises: DatasetError."""
+        found, of_shards = [numbers[:0]], by_shard(np.searchsorted(self._firsts[1:], numbers, side="right"))
+        for shard, some in of_shards:
+            index = self._files.pack(shard)
+            pieces = np.flatnonzero(np.isin(index.records, numbers[some] - self._firsts[shard]))
+            rows = np.searchsorted(index.splits, pieces, side="right") - 1
+            found.append(np.unique(rows) + self._first_rows[shard])
+        return np.concatenate(found)
+
     def where(self, number: int) -> RecordPlace:
         """Returns the place of a record, for messages. Raises: DatasetError, IndexError as `read`."""
         (shard,), (record,) = self._locate(np.array([number]))

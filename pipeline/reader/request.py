@@ -1,7 +1,7 @@
 """The options of an input, checked against a dataset, with its shards."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,11 @@ from recordmill.pipeline.dataset.version import parts_to_parse
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.local_shards import ShardFile
 from recordmill.pipeline.reader.options import THE_LABEL, ReadOptions, ranges
-from recordmill.pipeline.reader.order import Selected, Steps, lanes_for
+from recordmill.pipeline.reader.order import Integers, Selected, Steps, lanes_for
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.base.description import Description
 from recordmill.transforms.base.kinds import read_descriptions
-from recordmill.transforms.base.stored import IMAGES, Stored
+from recordmill.transforms.base.stored import IMAGES, KEY, Stored
 from recordmill.transforms.images.augment import chain
 from recordmill.transforms.images.augment.base import Augmentation
 from recordmill.transforms.images.augment.regularization import BatchAugmentation
@@ -43,7 +43,14 @@ class Request:
     masks: frozenset[str]  # augmented features that hold masks, not colours
     mixtures: tuple[BatchAugmentation, ...]  # random changes of whole batches
     steps: Steps
+    key: Mapping[str, Stored]  # the part of a record with its key; empty for adopted files without keys
+    splits: Mapping[str, int]  # the number of each split's first record, over all shards
     pack: Pack | None = None  # the pack of the rows to read; None: rows are records
+    without: str | None = None  # tells lists of keys to leave out apart
+    gone: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    """The records to leave out, ascending, in the numbering over all shards."""
+    gone_rows: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    """The rows that the order leaves out, ascending, in its numbering: for packed rows, those left empty."""
 
     @property
     def packing(self) -> Pack | None:
@@ -58,13 +65,18 @@ class Request:
     @property
     def batch_bytes(self) -> int:
         """The bytes of a batch's records, about."""
-        return self.steps.batch_size * self.bytes // max(1, self.steps.records)
+        return self.steps.batch_size * self.bytes // max(1, self.size)
+
+    @property
+    def size(self) -> int:
+        """The rows of the ranges, with those to leave out."""
+        return self.steps.records + len(self.gone_rows)
 
     @property
     def bytes(self) -> int:
-        """The bytes of the records to read, by the shards' mean size of a row."""
+        """The bytes of the ranges' records, by the shards' mean size of a row."""
         rows = sum(shard.rows for shard in self.shards)
-        return sum(shard.bytes for shard in self.shards) * self.steps.records // max(1, rows)
+        return sum(shard.bytes for shard in self.shards) * self.size // max(1, rows)
 
     @property
     def is_remote(self) -> bool:
@@ -86,7 +98,7 @@ def make_request(folder: str, manifest: Manifest, given: ReadOptions) -> Request
     given = replace(given, shuffle=shuffle, text=given.text or ("packed" if is_packed else "padded"))
     pack = _pack(manifest, given, label)
     features = _features(manifest, given, label, pack)
-    shards, chosen = _shards(folder, manifest, given.split, pack)
+    shards, chosen, splits = _shards(folder, manifest, given.split, pack)
     if pack is None:
         _check_forms(given, features, manifest)
     else:
@@ -107,15 +119,17 @@ def make_request(folder: str, manifest: Manifest, given: ReadOptions) -> Request
         label=label,
         **_augmentations(given.augment, features, label),
         steps=Steps(records, given.batch_size, given.host_index, given.host_count, given.drop_remainder, lanes),
+        key=parts_to_parse(manifest, {}),
+        splits=splits,
         pack=pack,
     )
-    _check_batches(request)
+    check_batches(request)
     return request
 
 
 def lists_of(parts: Mapping[str, Stored]) -> dict[str, Stored]:
-    """Returns the parts that are lists: a text's `length` is one number a record."""
-    return {name: part for name, part in parts.items() if part.shape is None}
+    """Returns the parts that are lists, and the key: a text's `length` is one number a record."""
+    return {name: part for name, part in parts.items() if part.shape is None or name == KEY}
 
 
 def _pack(manifest: Manifest, given: ReadOptions, label: str | None) -> Pack | None:
@@ -131,9 +145,8 @@ def _pack(manifest: Manifest, given: ReadOptions, label: str | None) -> Pack | N
     if others:
         absent = f"'{others[0]}' is not in the packed rows, of several records' {', '.join(pack.features)}"
         raise DatasetError(f"{absent}: leave it out of features, with label=None")
-    for name in ("with_key", "balance"):
-        if getattr(given, name):
-            raise DatasetError(f"{name} is for records, and a packed row joins several: leave it out")
+    if given.balance:
+        raise DatasetError("balance is for records, and a packed row joins several: leave it out")
     return pack
 
 
@@ -250,8 +263,10 @@ def _list(given: Any) -> Sequence[Any]:
     return given
 
 
-def _shards(folder: str, manifest: Manifest, splits: str, pack: Pack | None) -> tuple[tuple[ShardFile, ...], Ranges]:
-    """Returns the shards of the splits in an expression, each once, and the ranges of rows."""
+def _shards(
+    folder: str, manifest: Manifest, splits: str, pack: Pack | None
+) -> tuple[tuple[ShardFile, ...], Ranges, dict[str, int]]:
+    """Returns the shards of the splits in an expression, each once, the ranges of rows, and the first records."""
     named = {part.partition("[")[0].strip() for part in splits.split("+")}
     length = pack.length if pack else None
     files = {
@@ -259,16 +274,19 @@ def _shards(folder: str, manifest: Manifest, splits: str, pack: Pack | None) -> 
         for name, split in manifest.splits.items()
     }
     wanted = ranges(splits, {name: sum(file.rows for file in of_split) for name, of_split in files.items()})
-    starts: dict[str, int] = {}
+    starts, first_records = dict[str, int](), dict[str, int]()
     shards: list[ShardFile] = []
     for name, _, _ in wanted:
         if name not in starts:
             starts[name] = sum(shard.rows for shard in shards)
+            first_records[name] = sum(shard.records for shard in shards)
             shards += files[name]
-    return tuple(shards), tuple((starts[name] + first, starts[name] + end) for name, first, end in wanted)
+    chosen = tuple((starts[name] + first, starts[name] + end) for name, first, end in wanted)
+    return tuple(shards), chosen, first_records
 
 
-def _check_batches(request: Request) -> None:
+def check_batches(request: Request) -> None:
+    """Checks that the records fill a batch, and have classes to balance. Raises: DatasetError."""
     steps, given = request.steps, request.given
     if 0 < steps.records < steps.global_batch and given.drop_remainder:
         hosts = f" on {steps.host_count} hosts" if steps.host_count > 1 else ""

@@ -7,7 +7,7 @@ lists of several records, by the index that the build made; the first of their f
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -27,7 +27,7 @@ from recordmill.transforms.base.buffers import BatchMemory
 from recordmill.transforms.base.stored import KEY, Bytes, Column, Ragged, RowError, part_name, positions_of, splits_of
 from recordmill.transforms.engines.numpy_features import finish
 from recordmill.transforms.images.augment.chain import Augment, lanes, parameters
-from recordmill.transforms.texts.text_read import packed_rows, padded
+from recordmill.transforms.texts.text_read import packed_rows, padded, strings
 
 LOG = logging.getLogger("recordmill")
 AUGMENT, CAPTIONS, MIXTURES = 101, 501, 1001  # domain separators of random numbers, besides those in `order`
@@ -81,22 +81,26 @@ class Rows:
         self._planned, self._planning = range(0), threading.Lock()
         self._stage = "decoding" if images_of(request.features) else "finishing"
         self.labels = self._read_labels() if labels is None and request.given.balance else labels
-        self.order = self._made_order()
+        self.order, self._gone = self._made_order(), orders.Few(request.gone)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Rows, (self.request, self.labels, self.counters)
 
     def __call__(self, steps: Sequence[int]) -> list[Batch | None]:
         """Returns the batches of steps, counted from epoch 0; None if all records of a batch are damaged."""
-        request, chosen = self.request, list[Chosen]()
-        for step in steps:
-            epoch, in_epoch = divmod(step, request.steps.of_epoch)
-            positions = request.steps.positions(in_epoch)
-            missing = request.given.batch_size - len(positions) if request.given.pad else 0
-            chosen.append(self.choose(epoch, np.pad(positions, (0, missing)) if missing else positions))
-            chosen[-1].weights[len(positions) :] = 0  # the split's first record fills the batch
+        chosen = [chosen for step in steps for _, chosen, _ in self.parts(step)]
         self._read_ahead(steps[0])
         return [self.batch(each, *read) for each, read in zip(chosen, self.read(chosen), strict=True)]
+
+    def parts(self, step: int) -> Iterator[tuple["Rows", Chosen, Integers]]:
+        """Yields the records of a step, with their places in the batch: here in one part."""
+        request = self.request
+        epoch, in_epoch = divmod(step, request.steps.of_epoch)
+        positions = request.steps.positions(in_epoch)
+        missing = request.given.batch_size - len(positions) if request.given.pad else 0
+        chosen = self.choose(epoch, np.pad(positions, (0, missing)) if missing else positions)
+        chosen.weights[len(positions) :] = 0  # the split's first record fills the batch
+        yield self, chosen, np.arange(len(chosen.positions))
 
     def batch(self, chosen: Chosen, ready: dict[str, Any], intact: Integers) -> Batch | None:
         """Returns the batch of what `read` gave."""
@@ -123,7 +127,7 @@ class Rows:
             if last - first >= at_once or last % steps.of_epoch == 0 and first < last:
                 positions = [steps.positions(each % steps.of_epoch) for each in range(first, last)]
                 numbers = self.choose(epoch, np.concatenate(positions)).numbers
-                self.records.fetch_ahead(self.records.pieces(numbers).records if request.packing else numbers)
+                self.records.fetch_ahead(self.pieces(numbers).records if request.packing else numbers)
                 self._planned = range(step, last)
         finally:
             self._planning.release()
@@ -175,32 +179,47 @@ class Rows:
         """Draws random numbers per row, float64 [rows, lanes], 0 to 1."""
         return orders.uniform(orders.combine(self.request.given.seed, purpose, chosen.epoch), chosen.positions, lanes)
 
+    def pieces(self, numbers: Integers) -> PackIndex:
+        """Returns packed rows by number, int64 [rows], without the records that this input leaves out."""
+        pieces = self.records.pieces(numbers)
+        return pieces.without_pieces(places) if len(places := self._gone.places(pieces.records)) else pieces
+
+    def keys(self, numbers: Integers) -> list[bytes]:
+        """Returns the keys of records by number, int64 [rows]. Raises: DamagedRecordError."""
+        try:
+            keys: Any = parse(self.records.read(numbers), self.request.key).get(KEY) if self.request.key else None
+        except RowError as error:
+            where = self.records.where(int(numbers[error.row]))
+            raise DamagedRecordError(f"{where} cannot be read: {error.message}") from error
+        return self.records.keys(numbers) if keys is None else [*map(bytes, keys)]
+
     def close(self) -> None:
         """Closes files and frees memory."""
         self.records.close()
         self.memory.close()
 
     def _made_order(self) -> orders.Order:
-        given, steps = self.request.given, self.request.steps
-        made: orders.Order
+        given, size, lanes = self.request.given, self.request.size, self.request.steps.lanes
+        gone, made = self.request.gone_rows, orders.Order(size)
         if self.labels is not None:
-            made = orders.Balanced(self.labels, given.seed)
+            made = orders.Balanced(self.labels, given.seed, gone)
         elif given.shuffle == "global":
-            made = orders.GlobalShuffle(steps.records, given.seed)
-        elif steps.lanes:
+            made = orders.GlobalShuffle(size, given.seed)
+        elif lanes:
             total, pack = self.request.bytes, self.request.pack
             block = orders.BLOCK_BYTES
             if pack is not None:  # several groups of rows
-                block = 4 * rows_together(pack.length) * max(1, total // max(1, steps.records))
-            made = orders.Lanes(steps.records, given.seed, total, steps.lanes, block)
-        else:
-            return orders.Order(steps.records)
+                block = 4 * rows_together(pack.length) * max(1, total // max(1, size))
+            made = orders.Lanes(size, given.seed, total, lanes, block)
+        if len(gone) and self.labels is None:
+            made = orders.Without(made, gone)
+        if given.shuffle == "none" and self.labels is None:
+            return made
         if given.text != "bucketed":
             return orders.Ahead(made)
-        window, records, selected = steps.global_batch * orders.Bucketed.WINDOW, self.records, self._selected
-        bucketed = orders.Bucketed(
-            made, given.seed, steps.global_batch, lambda positions: records.sizes(selected(positions))
-        )
+        batch, records, selected = self.request.steps.global_batch, self.records, self._selected
+        window = batch * orders.Bucketed.WINDOW
+        bucketed = orders.Bucketed(made, given.seed, batch, lambda positions: records.sizes(selected(positions)))
         return orders.Ahead(bucketed, window)
 
     def _blocks(self, cache: BlockCache) -> Integers | None:
@@ -255,11 +274,14 @@ class Rows:
                 if self.request.given.with_key and KEY not in columns:
                     columns[KEY] = self.records.keys(chosen.numbers)
                 return columns
-        pieces = self.records.pieces(chosen.numbers)
+        pieces = self.pieces(chosen.numbers)
         try:
             payloads = self._payloads(pieces.records)
             with self.counters.timed("parsing"):
-                return packed_columns(pieces, parse(payloads, self.request.stored))
+                columns = parse(payloads, self.request.stored)
+                if self.request.given.with_key and KEY not in columns:
+                    columns[KEY] = self.records.keys(pieces.records)
+                return packed_columns(pieces, columns)
         except RowError as error:
             row = int(np.searchsorted(pieces.splits, error.row, side="right")) - 1
             where = self.records.where(int(pieces.records[error.row]))
@@ -313,6 +335,8 @@ def finished(
                 continue
             made = packed_rows(name, column, columns[LENGTHS], pack.length, padding, empty)
             ready |= {part_name(name, each): values for each, values in made.items()}
+    if request.given.with_key:
+        ready[KEY] = columns[KEY]._replace(values=strings(columns[KEY].values))
     return ready
 
 
@@ -325,6 +349,9 @@ def packed_columns(pieces: PackIndex, records: Mapping[str, Column]) -> dict[str
     ends, known = pieces.firsts + pieces.sizes, None
     splits = splits_of(pieces.sizes)
     for name, column in records.items():
+        if name == KEY:
+            made[KEY] = Ragged(column, pieces.splits)
+            continue
         assert isinstance(column, Ragged)  # noqa: S101 - `lists_of`
         lengths = column.lengths()
         known = lengths if known is None else known

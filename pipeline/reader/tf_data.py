@@ -244,6 +244,7 @@ def _check_native(request: Request) -> None:
     refused = (
         ("start_step", given.start_step > 0, exact),
         ("balance", given.balance, exact),
+        ("without", bool(request.without), exact),
         ("pad", bool(given.pad), "leave native=True out, or take pad=False on one host"),
         ("on_error", given.on_error != "raise", "leave native=True out to skip single records"),
         ("text", given.text in ("bucketed", "packed"), "leave native=True out"),

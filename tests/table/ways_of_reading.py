@@ -90,6 +90,31 @@ def training(world: World) -> Found:
     return of_all(world, wrong)
 
 
+@way("told by its step (`rows`, `steps_of`), and left out of a training (`without`)")
+def of_step(world: World) -> Found:
+    """A step has the keys of its batch; without the first row, all others keep their values, each once an epoch."""
+
+    def wrong(table: Table) -> Iterator[str]:
+        options = {"batch_size": 1, "with_key": True, "seed": 3}
+        given = table.dataset.training_input("train", **options)
+        rows = {step: given.rows(step)[0] for step in range(len(given))}
+        told = {step: [row.key] for step, row in rows.items()}
+        read = {step: [*by_key([batch], table.label)] for step, batch in enumerate(given.as_numpy())}
+        if told != {step: [key.partition("#")[0] for key in keys] for step, keys in read.items()}:
+            yield f"steps have the rows {read}, and are said to have {told}"
+        if (steps := given.steps_of(rows[0].key)) != [step for step, keys in told.items() if rows[0].key in keys]:
+            yield f"{rows[0].key} is said to be in the steps {steps} of {told}"
+        if len({row.key for row in rows.values()}) == 1:
+            return
+        left = table.dataset.training_input("train", without=[rows[0].key], **options)
+        found = by_key(left.as_numpy(), table.label)
+        yield from wrong_values(table.cases, found, padded=True)
+        if sorted(found) != sorted(key for [key] in read.values() if key.partition("#")[0] != rows[0].key):
+            yield f"without {rows[0].key} an epoch holds {sorted(found)}"
+
+    return of_all(world, wrong)
+
+
 NO_IDS = dict.fromkeys(
     ["image", "image_sequence", "mask", "masks", "boxes", "keypoints", "category", "categories", "number", "numbers",
      "array", "raw"], "is no list of a text's ids",

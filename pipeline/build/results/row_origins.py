@@ -4,7 +4,7 @@ A version does not keep rows' places. It remembers its input files, to tell whic
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from recordmill.pipeline.build.context.build_context import RowSchema
@@ -15,7 +15,6 @@ from recordmill.pipeline.build.plan.keys import user_code
 from recordmill.pipeline.build.run_options import CHUNK_BYTES
 from recordmill.pipeline.build.worker.keyed_rows import RowKeys
 from recordmill.pipeline.dataset.manifest import Location, Manifest
-from recordmill.pipeline.rows import StoredRow
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.spec.model import Spec
 
@@ -36,14 +35,14 @@ class Origin:
 
 
 def find_origins(
-    spec: Spec, folder: Location, manifest: Manifest, rows: Sequence[StoredRow], key: bytes, files: Files
-) -> Iterator[Origin]:
-    """Reads the sources until it finds the rows of a key: the first in each span with a record.
+    spec: Spec, folder: Location, manifest: Manifest, keys: Mapping[bytes, Collection[str | None]], files: Files
+) -> Iterator[tuple[bytes, Origin]]:
+    """Reads the sources until it finds the rows of keys: the first of each in each span with a record.
 
-    If paths name spans, reads only these spans' files. `rows` are the key's records. Raises: UserError: the sources
-    cannot be read, or the spec names other columns.
+    If paths name spans, reads only these spans' files. `keys` have the spans of their records. Raises: UserError: the
+    sources cannot be read, or the spec names other columns.
     """
-    spans = {row.shard.span for row in rows if row.shard.span is not None}
+    spans = {span for of_key in keys.values() for span in of_key if span is not None}
     is_named = spec.has_templates and not any(manifest.spans[span].members for span in spans)
     code = user_code(spec)
     if code is not None:
@@ -51,16 +50,19 @@ def find_origins(
     remembered = Remembered.read(folder, by_span=spec.has_templates)
     names: Sequence[str | None] = sorted(spans) if is_named else [None]
     for span in names:
+        left = {key for key, its in keys.items() if span is None or span in its}
         sources = by_span(spec, files, [] if span is None else [span])
-        origin = next((each for source in sources for each in _rows(spec, source, key, files)), None)
-        if origin is not None:
-            group, file, line = origin
-            since = _since(remembered, group, file, files)
-            yield Origin(group.of.reader.input_path(files)(file), line, since)
+        for key, group, file, line in (row for source in sources for row in _rows(spec, source, left, files)):
+            left.remove(key)
+            yield key, Origin(group.of.reader.input_path(files)(file), line, _since(remembered, group, file, files))
+            if not left:
+                break
 
 
-def _rows(spec: Spec, each: SpanSource, key: bytes, files: Files) -> Iterator[tuple[Group, str, int | None]]:
-    """Yields the file and the line of each row of a key in a source, with the source's files."""
+def _rows(
+    spec: Spec, each: SpanSource, wanted: Collection[bytes], files: Files
+) -> Iterator[tuple[bytes, Group, str, int | None]]:
+    """Yields the file and the line of each row of a wanted key in a source, with the source's files."""
     columns, prefixes = spec.columns(), (each.key_prefix.encode(),)
     schema = RowSchema(columns, {}, spec.key_columns, None, None, content_key=spec.content_key, key_prefixes=prefixes)
     reader, before = each.reader, Counter[str]()
@@ -72,9 +74,10 @@ def _rows(spec: Spec, each: SpanSource, key: bytes, files: Files) -> Iterator[tu
         covered = 0
         for block in reader.read(chunk, files, schema.columns_for(()), schema.source_key):
             keys = RowKeys(block.table, chunk, schema, read_image).keys()
-            for row in (row for row, found in enumerate(keys) if found == key):
-                file, line = reader.locate(chunk, block.table["@position"][row].as_py())
-                yield Group(each, plan.inputs), file, None if line is None else before[chunk.file] + line
+            for row, key in enumerate(keys):
+                if key is not None and key in wanted:
+                    file, line = reader.locate(chunk, block.table["@position"][row].as_py())
+                    yield key, Group(each, plan.inputs), file, None if line is None else before[chunk.file] + line
             covered += block.positions
         before[chunk.file] += covered if chunk.file else 0
 

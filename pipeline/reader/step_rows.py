@@ -1,0 +1,147 @@
+"""The rows of a step, the steps of a row, and rows that a training leaves out.
+
+Nothing is recorded: the order is a function, and a question reads the step's records alone. A version knows the sources
+of adopted rows, its files; of other rows, `pipeline.build.results.row_origins` finds them by reading the sources.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import replace
+from itertools import repeat
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from recordmill.pipeline.dataset.placement import digest
+from recordmill.pipeline.errors import DatasetError, listed
+from recordmill.pipeline.reader.batches import BatchSource, Find, as_key, records_of
+from recordmill.pipeline.reader.order import Integers, Selected
+from recordmill.pipeline.reader.records import Records
+from recordmill.pipeline.reader.request import Request, check_batches
+from recordmill.pipeline.reader.rows import Chosen, Rows
+
+
+class Row(NamedTuple):
+    """A record in a step's batch."""
+
+    place: int  # the row of the batch, from 0; records of a packed row share it
+    key: str  # the row's key as text; invalid UTF-8 as surrogates
+    share: float  # its share of the values of its packed row, above 0; 1.0 alone
+    file: str | None  # the path or URL of the source's file; None: the version does not know it
+    line: int | None  # the number of the record there, from 1
+    dataset: str
+    version: str
+    split: str
+    position: int  # the record's number in the split, from 0, in the order of `evaluation_input`
+
+    @property
+    def record(self) -> tuple[str, str, str, int]:
+        """The record: its dataset, version, split and position."""
+        return self[-4:]
+
+
+def rows_of(source: BatchSource, step: int) -> list[Row]:
+    """Returns the rows of a step's batch, in its order. Raises: as `Input.rows`."""
+    if step < 0 or not source.of_epoch:
+        raise DatasetError(f"step is at least 0, of an epoch of {source.of_epoch:,} steps, got {step}")
+    found = list[Row]()
+    with closing(source.open()) as batches:
+        for rows, chosen, places in batches.parts(step):
+            if source.given.on_error == "skip":  # damaged rows are left out or replaced
+                [(_, intact)] = rows.read([chosen])
+                chosen, places = chosen.keep(intact), places[intact]
+            if source.given.pad:
+                real = chosen.weights > 0
+                chosen, places = chosen.keep(real), places[real]
+            found += _rows(rows, chosen, places)
+    found.sort(key=lambda row: row.place)
+    numbers = {place: number for number, place in enumerate(dict.fromkeys(row.place for row in found))}
+    return [row._replace(place=numbers[row.place]) for row in found]
+
+
+def _rows(rows: Rows, chosen: Chosen, places: Integers) -> list[Row]:
+    request, numbers, shares = rows.request, chosen.numbers, np.ones(len(places))
+    if request.packing is not None:
+        pieces = rows.pieces(numbers)
+        of_row = np.repeat(np.arange(len(places)), np.diff(pieces.splits))
+        shares = pieces.sizes / np.bincount(of_row, pieces.sizes)[of_row]
+        numbers, places = pieces.records, places[of_row]
+    keys = (key.decode("utf-8", "surrogateescape") for key in rows.keys(numbers))
+    origins: Iterable[tuple[Any, Any]] = repeat((None, None), len(numbers))
+    if any(shard.name for shard in request.shards):
+        origins = ((at.file, at.record + 1) for at in map(rows.records.where, numbers.tolist()))
+    names, firsts = [*request.splits], np.array([*request.splits.values()], np.int64)
+    splits = np.searchsorted(firsts, numbers, side="right") - 1
+    columns = (array.tolist() for array in (places, shares, splits, numbers - firsts[splits]))
+    return [
+        Row(place, key, share, *origin, request.dataset, request.version, names[split], position)  # type: ignore[call-arg]
+        for place, share, split, position, key, origin in zip(*columns, keys, origins, strict=True)
+    ]
+
+
+def steps_of(source: BatchSource, key: str | bytes, epoch: int) -> list[int]:
+    """Returns the steps of an epoch in which this host reads a key. Raises: as `Input.steps_of`."""
+    wanted, known = dict[int, Integers](), False
+    for each in source.sources:
+        request = each.request
+        numbers, found = records_of(request, each.find, [as_key(key)])
+        numbers, known = np.setdiff1d(numbers, request.gone), known or bool(found)
+        if request.packing is not None:
+            with Records(request.shards) as records:
+                numbers = records.rows_of(numbers)
+        wanted[id(request)] = numbers
+    if not known:
+        raise DatasetError(f"no row has the key {key!r}: `recordmill head` shows some keys")
+    with closing(source.open()) as batches:
+        parts = ((step, batches.parts(step)) for step in range(epoch * source.of_epoch, (epoch + 1) * source.of_epoch))
+        return [
+            step
+            for step, of_step in parts
+            if any(np.isin(chosen.numbers, wanted[id(rows.request)]).any() for rows, chosen, _ in of_step)
+        ]
+
+
+def leave_out(request: Request, records: Records, find: Find) -> Request:
+    """Leaves the rows of `without` out of a request's order, and out of packed rows, which keep their other records.
+
+    Raises: DatasetError: the list is unreadable, no row of the version has a key, or too few records stay.
+    """
+    keys = _keys_in(request.given.without)
+    if not keys:
+        return request
+    gone, found = records_of(request, find, keys)
+    if unknown := [key.decode("utf-8", "replace") for key in keys if key not in found]:
+        several = f"{len(unknown):,} of {len(keys):,} keys of without are of no row in {request.version}"
+        where = "`recordmill show DIR --record KEY` says whether it was rejected or forgotten"
+        raise DatasetError(f"{several}: {listed(unknown, 3)}; {where}")
+    rows = gone
+    if request.packing is not None:
+        rows = records.rows_of(gone)
+        pieces = records.pieces(rows)
+        left = pieces.without_pieces(np.flatnonzero(np.isin(pieces.records, gone)))
+        rows = rows[np.diff(left.splits) == 0]
+    numbers = Selected(request.ranges).numbers_of(rows)
+    if len(numbers) == request.steps.records:
+        raise DatasetError(f"without leaves out all {len(numbers):,} rows of '{request.given.split}': keep some")
+    made = replace(
+        request,
+        steps=replace(request.steps, records=request.steps.records - len(numbers)),
+        without=f"{len(keys):,} keys, {hashlib.sha256(b''.join(sorted(map(digest, keys)))).hexdigest()[:16]}",
+        gone=gone,
+        gone_rows=numbers,
+    )
+    check_batches(made)
+    return made
+
+
+def _keys_in(given: Any) -> list[bytes]:
+    """Returns the keys of a list or of a file, each once. Raises: DatasetError."""
+    if isinstance(given, str | Path):
+        try:
+            given = filter(None, Path(given).read_bytes().splitlines())
+        except OSError as error:
+            wanted = "without is a file of keys, one a line, or a list of keys"
+            raise DatasetError(f"{given} cannot be read ({error.strerror}): {wanted}") from None
+    return [*dict.fromkeys(map(as_key, given))]
