@@ -57,14 +57,14 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return dataset
 
 
-def read(dataset: Dataset, *, mixed: bool = False, **options: Any) -> Input:
-    """An input of two epochs of the split train, or of both splits."""
-    options = {"batch_size": 6, "seed": 3, "epochs": 2, "with_key": True, "text": "padded"} | options
-    if not mixed:
-        return dataset.training_input("train", **options)
+def read(dataset: Dataset, *, mixed: Any = None, **options: Any) -> Input:
+    """An input of two epochs of the split train, or of both splits by the weights `mixed`."""
+    options = {"batch_size": 6, "seed": 3, "with_key": True, "text": "padded"} | options
+    if mixed is None:
+        return dataset.training_input("train", **{"epochs": 2} | options)
     less = {name: value for name, value in options.items() if name != "without"}
     inputs = [dataset.training_input("train", **options), dataset.training_input("test", **less)]
-    return mix(inputs, [3, 1], seed=5, epochs=2)
+    return mix(inputs, mixed, seed=5, epochs=2)
 
 
 def recorded(given: Input) -> dict[int, list[list[str]]]:
@@ -94,11 +94,12 @@ FORMS = {
     "bucketed": {"text": "bucketed", "batch_size": 1},
     "packed": PACKED,
     "packed in blocks": {**PACKED, "shuffle": "blocks"},
-    "mixed": {"mixed": True},
-    "mixed and packed": {**PACKED, "mixed": True},
+    "mixed": {"mixed": [3, 1]},
+    "mixed by step": {"mixed": {0: [3, 1], 2: [1, 1]}},
+    "mixed and packed": {**PACKED, "mixed": [3, 1]},
     "without": {"without": BAD},
     "packed without": {**PACKED, "without": BAD},
-    "mixed without": {"mixed": True, "without": [key for key in BAD if key != "row/3"]},
+    "mixed without": {"mixed": [3, 1], "without": [key for key in BAD if key != "row/3"]},
 }
 
 
@@ -163,12 +164,12 @@ def test_a_state_knows_the_list(dataset: Dataset, tmp_path: Path) -> None:
     for other, its in ((plain, state), (read(dataset, without=BAD[:2]), state), (given, plain.state(step=2))):
         with raises(DatasetError, "without", "6 keys", "start_step=2"):
             other.resume(its)
-    mixed = read(dataset, mixed=True, without=BAD[1:])
+    mixed = read(dataset, mixed=[3, 1], without=BAD[1:])
     assert recorded(mixed.resume(mixed.state(step=3))) == {
         step: rows for step, rows in recorded(mixed).items() if step >= 3
     }
     with raises(DatasetError, "5 keys"):
-        read(dataset, mixed=True).resume(mixed.state(step=3))
+        read(dataset, mixed=[3, 1]).resume(mixed.state(step=3))
 
 
 def test_a_training_goes_on_at_its_step_without_rows_to_come(dataset: Dataset) -> None:
@@ -204,7 +205,7 @@ def test_the_steps_of_a_key(form: str, dataset: Dataset) -> None:
 
 
 def test_places_lead_to_records_and_adopted_files(dataset: Dataset, tmp_path: Path, home: Path) -> None:
-    for row in read(dataset, mixed=True).rows(3):
+    for row in read(dataset, mixed=[3, 1]).rows(3):
         [record] = dataset.records(row.split, positions=[row.position])
         assert (record.key, row.file, row.line, row.dataset) == (row.key, None, None, "small")
     tfrecords.write_some(tmp_path / "old")
@@ -216,7 +217,7 @@ def test_places_lead_to_records_and_adopted_files(dataset: Dataset, tmp_path: Pa
 
 
 @pytest.mark.parametrize(("form", "hosts"), [
-    ("records", 1), ("blocks", 2), ("balanced", 1), ("bucketed", 1), ("packed", 2), ("mixed", 1), ("without", 3),
+    ("records", 1), ("blocks", 2), ("balanced", 1), ("bucketed", 1), ("packed", 2), ("mixed", 1), ("mixed by step", 1), ("without", 3),
     ("mixed without", 2), ("packed without", 1),
 ])  # fmt: skip
 def test_show_needs_a_state_alone(
