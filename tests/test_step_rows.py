@@ -217,8 +217,8 @@ def test_places_lead_to_records_and_adopted_files(dataset: Dataset, tmp_path: Pa
 
 
 @pytest.mark.parametrize(("form", "hosts"), [
-    ("records", 1), ("blocks", 2), ("balanced", 1), ("bucketed", 1), ("packed", 2), ("mixed", 1), ("mixed by step", 1), ("without", 3),
-    ("mixed without", 2), ("packed without", 1),
+    ("records", 1), ("blocks", 2), ("balanced", 1), ("bucketed", 1), ("packed", 2), ("mixed", 1), ("without", 3),
+    ("mixed by step", 1), ("mixed without", 2), ("packed without", 1),
 ])  # fmt: skip
 def test_show_needs_a_state_alone(
     form: str, hosts: int, dataset: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
