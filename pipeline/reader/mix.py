@@ -67,7 +67,7 @@ def mix(
             raise DatasetError(f"mix takes inputs of `training_input`, got {cut(repr(each))}")
         sources.append(each.source)
     by_step = weights if isinstance(weights, Mapping) else {0: weights}
-    _check_weights(by_step, len(sources))
+    check_weights(by_step, len(sources))
     _check(sources)
     _check_meaning([each.folder for each in inputs], sources)
     given = replace(
@@ -261,7 +261,8 @@ def merged(parts: Sequence[dict[str, Any]], order: Integers, features: Mapping[s
     return result
 
 
-def _check_weights(weights: Mapping[int, Sequence[float]], inputs: int) -> None:
+def check_weights(weights: Mapping[int, Sequence[float]], inputs: int) -> None:
+    """Checks the weights of a number of inputs, by step. Raises: DatasetError."""
     if 0 not in weights or not all(isinstance(step, Integral) and step >= 0 for step in weights):
         raise DatasetError(f"mix takes weights by the step, from 0, that they begin with, got steps {[*weights]}")
     for each in weights.values():
