@@ -266,7 +266,7 @@ def test_show_takes_the_options_too_and_draws(
     ({"version": "v9"}, ["--step", "1"], ("v9", "--mixed")),
     ({"version": ["v9"]}, ["--step", "1"], ("version", "state.json")),
     ({"mixed": [{}], "quotas": [1]}, ["--step", "1"], ("mixed", "`dataset`")),
-    ({"mixed": []}, ["--step", "1"], ("`quotas`",)),
+    ({"mixed": []}, ["--step", "1"], ("steps []",)),
     ({"mixed": [], "quotas": [[0, ["x"]]]}, ["--step", "1"], ("quotas", "'x'")),
     ({"mixed": [], "quotas": [[0, [1]]]}, ["--step", "1"], ("[1] for 0",)),
     ({}, ["--step", "1", "--without", "/dev/null"], ("/dev/null", "leave --without out")),

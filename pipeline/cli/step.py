@@ -25,13 +25,6 @@ Datasets = dict[tuple[Any, Any], recordmill.Dataset]
 """Datasets by name and version."""
 
 
-class Facts(TypedDict):
-    """The facts of any state."""
-
-    global_batch_size: Count
-    seed: int
-
-
 class OfSplit(TypedDict):
     """The facts of a split."""
 
@@ -40,16 +33,14 @@ class OfSplit(TypedDict):
     split: str
 
 
-class Alone(Facts, OfSplit):
-    """The facts of a split's state."""
+class Facts(TypedDict):
+    """The facts of any state, and a mixture's."""
 
-
-class Mixture(Facts):
-    """The facts of a mixture's state."""
-
-    mixed: list[OfSplit]
-    quotas: list[Any]
-    without: NotRequired[list[str | None]]
+    global_batch_size: Count
+    seed: int
+    mixed: NotRequired[list[OfSplit]]
+    quotas: NotRequired[list[Any]]
+    without: NotRequired[list[str | None] | str]
 
 
 def read_state(file: Path) -> Any:
@@ -57,7 +48,8 @@ def read_state(file: Path) -> Any:
     try:
         state = parse_json(file.read_bytes())
         state = state.get("input", state) if isinstance(state, dict) else state
-        read_as(state, Mixture if isinstance(state, dict) and "mixed" in state else Alone, "the state")
+        if "mixed" not in read_as(state, Facts, "the state"):
+            read_as(state, OfSplit, "the state")
     except (OSError, DatasetError) as error:
         raise DatasetError(f"{file} cannot be read ({error}): name a file with a state, as JSON") from None
     return state
@@ -96,7 +88,8 @@ def input_of(state: Any, opened: Datasets, host: int, hosts: int, without: Seque
         raise DatasetError(f"the training left no keys of {listed([*map(str, others)])} out: leave --without out")
     if "mixed" not in state:
         return inputs[0].resume(state)
-    by_step = state["quotas"] if all(isinstance(each, list) for each in state["quotas"]) else [[0, state["quotas"]]]
+    by_step = state.get("quotas", [])
+    by_step = by_step if all(isinstance(each, list) for each in by_step) else [[0, by_step]]
     quotas = dict(read_as(by_step, list[tuple[int, list[int]]], "quotas of the state"))
     check_weights(quotas, len(inputs))
     sources = [source for each in inputs for source in each.source.sources]

@@ -268,24 +268,22 @@ class Rows:
     def _columns(self, chosen: Chosen) -> dict[str, Column]:
         """Reads and parses rows. Raises: RowError: a row, or a record of a packed one, is damaged."""
         if self.request.packing is None:
-            payloads = self._payloads(chosen.numbers)
-            with self.counters.timed("parsing"):
-                columns = parse(payloads, self.request.stored)
-                if self.request.given.with_key and KEY not in columns:
-                    columns[KEY] = self.records.keys(chosen.numbers)
-                return columns
+            return self._parsed(chosen.numbers)
         pieces = self.pieces(chosen.numbers)
         try:
-            payloads = self._payloads(pieces.records)
-            with self.counters.timed("parsing"):
-                columns = parse(payloads, self.request.stored)
-                if self.request.given.with_key and KEY not in columns:
-                    columns[KEY] = self.records.keys(pieces.records)
-                return packed_columns(pieces, columns)
+            return packed_columns(pieces, self._parsed(pieces.records))
         except RowError as error:
             row = int(np.searchsorted(pieces.splits, error.row, side="right")) - 1
             where = self.records.where(int(pieces.records[error.row]))
             raise RowError(row, f"{where}: {error.message}") from error
+
+    def _parsed(self, numbers: Integers) -> dict[str, Column]:
+        payloads = self._payloads(numbers)
+        with self.counters.timed("parsing"):
+            columns = parse(payloads, self.request.stored)
+            if self.request.given.with_key and KEY not in columns:
+                columns[KEY] = self.records.keys(numbers)
+            return columns
 
     def _finished(self, chosen: Chosen, columns: dict[str, Column]) -> dict[str, Any]:
         """Makes columns model-ready; a mask's changes have the same random numbers as its image's."""
