@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, repeat
 from pathlib import Path
@@ -58,15 +57,17 @@ def read_state(file: Path) -> Any:
 def open_datasets(folders: Sequence[str], state: Any) -> Datasets:
     """Opens the versions that a state names, each in one of the folders. Raises: DatasetError: one is not there."""
     wanted = {(facts["dataset"], facts["version"]) for facts in state.get("mixed", [state])}
-    opened = Datasets()
+    opened, why = Datasets(), ""
     for folder in folders:
         is_version = (open_location(folder) / MANIFEST_FILE).is_file()
         for _, version in wanted:
-            with suppress(DatasetError):
+            try:
                 dataset = recordmill.open_dataset(folder, None if is_version else version)
                 opened[dataset.name, dataset.version] = dataset
+            except DatasetError as error:
+                why = f" ({error})"
     for name, version in sorted(wanted - opened.keys()):
-        lacks = f"{listed(folders)} lacks the version {version} of {name}, which the state names"
+        lacks = f"{listed(folders)} lacks the version {version} of {name}, which the state names{why}"
         raise DatasetError(f"{lacks}: name its folder; of a mixture's other datasets by --mixed")
     return {place: opened[place] for place in wanted}
 

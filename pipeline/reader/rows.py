@@ -126,8 +126,7 @@ class Rows:
             last = min((epoch + 1) * steps.of_epoch, step + ahead, first + 4 * at_once)
             if last - first >= at_once or last % steps.of_epoch == 0 and first < last:
                 positions = [steps.positions(each % steps.of_epoch) for each in range(first, last)]
-                numbers = self.choose(epoch, np.concatenate(positions)).numbers
-                self.records.fetch_ahead(self.pieces(numbers).records if request.packing else numbers)
+                self.records.fetch_ahead(self.records_in(self.choose(epoch, np.concatenate(positions)).numbers))
                 self._planned = range(step, last)
         finally:
             self._planning.release()
@@ -183,6 +182,10 @@ class Rows:
         """Returns packed rows by number, int64 [rows], without the records that this input leaves out."""
         pieces = self.records.pieces(numbers)
         return pieces.without_pieces(places) if len(places := self._gone.places(pieces.records)) else pieces
+
+    def records_in(self, numbers: Integers) -> Integers:
+        """Returns the records of rows by number, without those that this input leaves out; int64 both."""
+        return self.pieces(numbers).records if self.request.packing else numbers
 
     def keys(self, numbers: Integers) -> list[bytes]:
         """Returns the keys of records by number, int64 [rows]. Raises: DamagedRecordError."""

@@ -85,23 +85,15 @@ def steps_of(source: BatchSource, key: str | bytes, epoch: int) -> list[int]:
     """Returns the steps of an epoch in which this host reads a key. Raises: as `Input.steps_of`."""
     if epoch < 0:
         raise DatasetError(f"epoch is at least 0, got {epoch}")
-    wanted, known = dict[int, Integers](), False
-    for each in source.sources:
-        request = each.request
-        numbers, found = records_of(request, each.find, [as_key(key)])
-        numbers, known = np.setdiff1d(numbers, request.gone), known or bool(found)
-        if request.packing is not None:
-            with Records(request.shards) as records:
-                numbers = records.rows_of(numbers)
-        wanted[id(request)] = numbers
-    if not known:
+    found = {id(each.request): records_of(each.request, each.find, [as_key(key)]) for each in source.sources}
+    if not any(keys for _, keys in found.values()):
         raise DatasetError(f"no row has the key {key!r}: `recordmill head` shows some keys")
     with closing(source.open()) as batches:
         parts = ((step, batches.parts(step)) for step in range(epoch * source.of_epoch, (epoch + 1) * source.of_epoch))
         return [
             step
             for step, of_step in parts
-            if any(np.isin(chosen.numbers, wanted[id(rows.request)]).any() for rows, chosen, _ in of_step)
+            if any(np.isin(rows.records_in(at.numbers), found[id(rows.request)][0]).any() for rows, at, _ in of_step)
         ]
 
 
