@@ -20,16 +20,8 @@ from recordmill.pipeline.reader.step_rows import Row
 from recordmill.pipeline.versions.stores.open_store import open_location
 
 SAME = ("split", "seed", "shuffle", "balance", "drop_remainder")  # facts of a state that are options
-Datasets = dict[tuple[Any, Any], recordmill.Dataset]
+Datasets = dict[tuple[str, str], recordmill.Dataset]
 """Datasets by name and version."""
-
-
-class OfSplit(TypedDict):
-    """The facts of a split."""
-
-    dataset: str
-    version: str
-    split: str
 
 
 class Facts(TypedDict):
@@ -37,7 +29,7 @@ class Facts(TypedDict):
 
     global_batch_size: Count
     seed: int
-    mixed: NotRequired[list[OfSplit]]
+    mixed: NotRequired[list[dict[str, Any]]]
     quotas: NotRequired[list[Any]]
     without: NotRequired[list[str | None] | str]
 
@@ -47,16 +39,20 @@ def read_state(file: Path) -> Any:
     try:
         state = parse_json(file.read_bytes())
         state = state.get("input", state) if isinstance(state, dict) else state
-        if "mixed" not in read_as(state, Facts, "the state"):
-            read_as(state, OfSplit, "the state")
+        read_as(state, Facts, "the state")
     except (OSError, DatasetError) as error:
         raise DatasetError(f"{file} cannot be read ({error}): name a file with a state, as JSON") from None
     return state
 
 
+def version_of(facts: Any) -> tuple[str, str]:
+    """Returns the dataset and the version that facts name."""
+    return str(facts.get("dataset")), str(facts.get("version"))
+
+
 def open_datasets(folders: Sequence[str], state: Any) -> Datasets:
     """Opens the versions that a state names, each in one of the folders. Raises: DatasetError: one is not there."""
-    wanted = {(facts["dataset"], facts["version"]) for facts in state.get("mixed", [state])}
+    wanted = {version_of(facts) for facts in state.get("mixed", [state])}
     opened, why = Datasets(), ""
     for folder in folders:
         is_version = (open_location(folder) / MANIFEST_FILE).is_file()
@@ -84,7 +80,7 @@ def input_of(state: Any, opened: Datasets, host: int, hosts: int, without: Seque
         # A damaged record ends a training with on_error='raise': all batches before it are the same.
         options |= {"with_key": True, "on_error": "skip", "without": next(files, ()) if left_out else ()}
         options["label"] = state.get("label") if facts.get("balance") else None
-        inputs.append(opened[facts["dataset"], facts["version"]].training_input(**options))
+        inputs.append(opened[version_of(facts)].training_input(**options))
     if others := [*files]:
         raise DatasetError(f"the training left no keys of {listed([*map(str, others)])} out: leave --without out")
     if "mixed" not in state:
