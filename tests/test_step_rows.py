@@ -1,6 +1,7 @@
 """Rows of a step against runs that record their keys, steps of a row, and rows that a training leaves out."""
 
 import json
+import pickle
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -191,6 +192,12 @@ def test_a_training_goes_on_at_its_step_without_rows_to_come(dataset: Dataset) -
 def test_wrong_lists(without: Any, facts: tuple[str, ...], dataset: Dataset) -> None:
     with raises(DatasetError, *facts):
         read(dataset, without=without)
+
+
+def test_any_collection_goes_to_worker_processes(dataset: Dataset) -> None:
+    given = [read(dataset, without=without, epochs=1) for without in (BAD, dict.fromkeys(BAD).keys(), iter(BAD))]
+    first, *others = (pickle.loads(pickle.dumps(each.source.open())).request for each in given)
+    assert all(each.gone.tolist() == first.gone.tolist() and each.given == first.given for each in others)
 
 
 def test_an_empty_split_takes_a_list(dataset: Dataset) -> None:

@@ -121,6 +121,7 @@ def leave_out(request: Request, records: Records, find: Find) -> Request:
         raise DatasetError(f"without leaves out all {len(numbers):,} rows of '{request.given.split}': keep some")
     made = replace(
         request,
+        given=replace(request.given, without=keys),  # pickles
         steps=replace(request.steps, records=request.steps.records - len(numbers)),
         without=f"{len(keys):,} keys, {hashlib.sha256(b''.join(sorted(map(digest, keys)))).hexdigest()[:16]}",
         gone=gone,
