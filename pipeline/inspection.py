@@ -326,24 +326,26 @@ def read_records(
 
 
 class RecordSequence(Sequence[Record]):
-    """The records of `read_records` as a sequence. Each use reads them again; of a whole split only those asked for."""
+    """The records of `read_records` as a sequence. Each use reads them again, by position only those asked for."""
 
     def __init__(self, dataset: DatasetVersion, split: str | None = None, **choice: Any) -> None:
         """Takes the arguments of `read_records`. Raises: DatasetError: as that."""
-        self._dataset, self._split, self._choice = dataset, split, choice
-        self._read = partial(read_records, dataset, split, **choice)
+        choice = {name: value for name, value in choice.items() if value is not None}
+        if "positions" in choice:
+            choice["positions"] = [*choice["positions"]]
+        self._dataset, self._split, self._read = dataset, split, partial(read_records, dataset, split, **choice)
         self._read()  # checks the arguments
-        self._is_whole = not choice.keys() - {"features", "limit"}
+        every = range(sum(dataset.splits.values()) if split is None else dataset.splits[split])
+        is_known = not choice.keys() - {"positions", "features", "limit"}
+        self._positions = choice.get("positions", every)[: choice.get("limit")] if is_known else None  # None: read them
 
     def __iter__(self) -> Iterator[Record]:
         return self._read()
 
     def __len__(self) -> int:
-        if not self._is_whole:
+        if self._positions is None:
             return sum(1 for _ in self._read(features=[*self._dataset.features][:1]))
-        splits, limit = self._dataset.splits, self._choice.get("limit")
-        records = sum(splits.values()) if self._split is None else splits[self._split]
-        return records if limit is None else min(records, limit)
+        return len(self._positions)
 
     @overload
     def __getitem__(self, index: int) -> Record: ...
@@ -352,11 +354,12 @@ class RecordSequence(Sequence[Record]):
     def __getitem__(self, index: int | slice) -> Record | list[Record]:
         chosen = range(len(self))[index]
         numbers = [chosen] if isinstance(chosen, int) else chosen
-        if self._is_whole and self._split is not None:
-            found = dict(zip(numbers, self._read(positions=numbers, limit=None), strict=True))
+        if self._positions is not None and self._split is not None:
+            records = [*self._read(positions=[self._positions[number] for number in numbers], limit=None)]
         else:
-            found = dict(enumerate(islice(self, max(numbers, default=-1) + 1)))
-        return found[chosen] if isinstance(chosen, int) else [found[number] for number in numbers]
+            found = [*islice(self, max(numbers, default=-1) + 1)]
+            records = [found[number] for number in numbers]
+        return records[0] if isinstance(chosen, int) else records
 
 
 def _shards(manifest: Manifest, split: str | None, span: str | None) -> Iterator[tuple[str, Shard, int]]:

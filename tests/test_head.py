@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from recordmill.dataset import Dataset, open_dataset
+from recordmill.pipeline import inspection
 from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.inspection import LONGEST, read_records, shown, to_json
@@ -184,6 +185,14 @@ def test_records_are_a_sequence(small: Dataset) -> None:
     assert [record.key for record in small.records()[-3:]] == keys[-3:]
     assert [record.key for record in small.records(limit=9)[8:2:-2]] == [keys[8], keys[6], keys[4]]
     assert small.records()[-1].position == every[-1].position
+    with pytest.MonkeyPatch.context() as patch:  # nothing is read to be counted
+        patch.setattr(inspection, "_read", None)
+        assert (len(small.records("test", positions=[3, 1, 2], limit=2)), len(small.records(label=None, limit=4))) == (
+            2,
+            4,
+        )
+    chosen = small.records("test", positions=(number for number in (3, 1, 2)))
+    assert [record.position for record in [*chosen, chosen[-2], *chosen[:2]]] == [3, 1, 2, 1, 3, 1]
     dark = [record.key for record in every if record.values["label"] == small.classes[0]]
     chosen = small.records(label=small.classes[0], features=["label"])
     assert (len(chosen), chosen[1].key, [*chosen[1].values]) == (len(dark), dark[1], ["label"])

@@ -87,6 +87,10 @@ def test_the_files_and_lines_of_a_step(tmp_path: Path, capsys: pytest.CaptureFix
     names = (row.key.split("-") for row in rows)  # each file's sixth line is empty
     places = [f"from {tmp_path}/rows/{day}/a.jsonl, line {int(n) + 1 + (int(n) > 4)}; " for day, n in names]
     assert [line[: len(place)] for line, place in zip(lines, places, strict=True)] == places
+    for day in ("monday", "tuesday"):
+        (tmp_path / f"rows/{day}/a.jsonl").write_text('{"id": "other", "n": 1}\n')
+    app(["show", output, *options], standalone_mode=False)
+    assert capsys.readouterr().out.count(f" from no row of the sources of {tmp_path}/dataset.yaml") == len(places)
 
 
 @pytest.mark.nightly

@@ -1,6 +1,7 @@
 """Rows of a step against runs that record their keys, steps of a row, and rows that a training leaves out."""
 
 import json
+import pickle
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -185,11 +186,22 @@ def test_a_training_goes_on_at_its_step_without_rows_to_come(dataset: Dataset) -
     (["row/3", "row/1000"], ("1 of 2 keys", "row/1000", "--record")),
     ("nowhere.txt", ("nowhere.txt", "one a line")),
     ([3], ("got 3",)),
+    (None, ("None", "list of keys")),
     ([f"row/{number}" for number in range(ROWS)], ("all ", "'train'")),
 ])  # fmt: skip
 def test_wrong_lists(without: Any, facts: tuple[str, ...], dataset: Dataset) -> None:
     with raises(DatasetError, *facts):
         read(dataset, without=without)
+
+
+def test_any_collection_goes_to_worker_processes(dataset: Dataset) -> None:
+    given = [read(dataset, without=without, epochs=1) for without in (BAD, dict.fromkeys(BAD).keys(), iter(BAD))]
+    first, *others = (pickle.loads(pickle.dumps(each.source.open())).request for each in given)
+    assert all(each.gone.tolist() == first.gone.tolist() and each.given == first.given for each in others)
+
+
+def test_an_empty_split_takes_a_list(dataset: Dataset) -> None:
+    assert dataset.training_input("train[:0]", batch_size=2, without=BAD).batches_per_epoch == 0
 
 
 @pytest.mark.parametrize("form", ["records", "packed", "mixed", "balanced", "packed without"])
@@ -202,6 +214,8 @@ def test_the_steps_of_a_key(form: str, dataset: Dataset) -> None:
             assert given.steps_of(key, epoch) == [step for step in of_epoch if key in sum(steps[step], [])]
     with raises(DatasetError, "row/1000"):
         given.steps_of("row/1000")
+    with raises(DatasetError, "epoch", "-1"):
+        given.steps_of("row/3", -1)
 
 
 def test_places_lead_to_records_and_adopted_files(dataset: Dataset, tmp_path: Path, home: Path) -> None:
@@ -252,11 +266,19 @@ def test_show_takes_the_options_too_and_draws(
 
 @pytest.mark.parametrize(("state", "options", "facts"), [
     (None, ["--step", "1"], ("--state", "--batch-size")),
-    (None, ["--seed", "1"], ("--step N",)),
+    (None, ["--seed", "0"], ("--step N",)),
     ({}, ["--step", "1", "--seed", "1"], ("--state alone",)),
     ("", ["--step", "1"], ("not JSON", "state.json")),
     ({"seed": 1}, ["--step", "1"], ("global_batch_size", "state.json")),
     ({"version": "v9"}, ["--step", "1"], ("v9", "--mixed")),
+    ({"version": ["v9"]}, ["--step", "1"], ("version", "v9", "--mixed")),
+    ({"mixed": [{}], "quotas": [1]}, ["--step", "1"], ("None", "--mixed")),
+    ({"mixed": []}, ["--step", "1"], ("steps []",)),
+    ({"mixed": [], "quotas": [[0, ["x"]]]}, ["--step", "1"], ("quotas", "'x'")),
+    ({"mixed": [], "quotas": [[0, [1]]]}, ["--step", "1"], ("[1] for 0",)),
+    ({}, ["--step", "1", "--without", "/dev/null"], ("/dev/null", "leave --without out")),
+    ({}, ["--step", "1", "--record", "row/3"], ("--record", "give one")),
+    ({}, ["--step", "1", "--output", "/dev/null/x.png"], ("/dev/null/x.png", "--output")),
     ({"step": -1}, ["--step", "1"], ("-1", "`state()`")),
     ({}, ["--step", "1", "--hosts", "4"], ("global batch size", "6")),
 ])  # fmt: skip

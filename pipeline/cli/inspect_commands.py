@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 import recordmill
 from recordmill.pipeline.cli.arguments import AsJson, DatasetFolder, OtherVersion, VersionFolder, to_folder, to_output
-from recordmill.pipeline.cli.extras import EXPORT, REPORT, SOURCES, check_extra
+from recordmill.pipeline.cli.extras import EXPORT, REPORT, check_extra
 from recordmill.pipeline.cli.screen import count, print_json, print_line, quiet
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
 from recordmill.pipeline.dataset.paths import replacing, write_atomically
@@ -19,11 +19,14 @@ from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.safe_text import printable
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
+
     from recordmill.pipeline.compare.diff import Diff
     from recordmill.pipeline.dataset.manifest import Location, Manifest
     from recordmill.pipeline.verify.files import Verification
     from recordmill.pipeline.versions.listing import Version
 
+DRAWN = 200  # rows on a page
 AUGMENT_HELP = "Augmentations to also show, such as 'RandomResizedCrop(224)'."
 Sources = Annotated[Path | None, Option(metavar="DIR", help="The sources' folder, to show its images too.")]
 
@@ -53,12 +56,16 @@ def show(
         raise DatasetError("--spec is for --record KEY and --step: its sources are searched for rows")
     if as_json and (record is not None or step is not None):
         raise DatasetError(f"--json is for versions: `recordmill head {folder} --key KEY --json` for records")
+    if step is None and any(each not in (None, []) for each in (state, seed, batch_size, split, without, mixed, png)):
+        raise DatasetError("--step N is missing: the other options say of which training")
     if step is not None:
-        from recordmill.pipeline.cli import step as steps
-
+        if record is not None:
+            raise DatasetError("--record is of a key, and --step of a training: give one")
         if (state is None) == (batch_size is None) or (state and (seed, split, version) != (None, None, None)):
             both = "--state alone, or its --batch-size with --seed, --hosts and --split"
             raise DatasetError(f"--step is of a training: give {both}")
+        from recordmill.pipeline.cli import step as steps
+
         if state is not None:
             facts = steps.read_state(state)
         else:
@@ -66,10 +73,16 @@ def show(
             options["without"] = without[0] if without else ()
             facts = recordmill.open_dataset(folder, version).training_input(split or "train", **options).state(step)
         opened = steps.open_datasets([folder, *(mixed or ())], facts)
-        steps.show_step(facts, opened, step, hosts, without or [], spec, png)
+        if len(opened) > 1 and (spec or png):
+            raise DatasetError("--spec and --output are for one dataset, and this is a mixture of several")
+        records = steps.show_step(facts, opened, step, hosts, without or [], spec)
+        if png is not None:
+            from recordmill.pipeline.facts import preview as previews
+
+            [dataset] = opened.values()
+            image = previews.preview(dataset, records[:DRAWN])
+            _draw(png, image, f", {min(DRAWN, len(records)):,} of {count(len(records), 'record')}")
         return
-    if any((state, seed, batch_size, split, without, mixed, png)):
-        raise DatasetError("--step N is missing: the other options say of which training")
     dataset = recordmill.open_dataset(folder, version)
     output = None if (open_location(folder) / MANIFEST_FILE).is_file() else folder  # None: a version's folder
     if record is not None:
@@ -148,18 +161,11 @@ def show_record(folder: "Location", manifest: "Manifest", key: str, output: str 
         folder_of = f", in the folder of the version {row.shard.version}" if row.shard.version else ""
         place = f"record {row.record:,} of {row.shard.file}, at byte {row.offset:,}, {len(row.data):,} bytes{folder_of}"
         print_line(f"{printable(key)}: split {row.split}, position {row.position:,}{span}\n  {place}")
-    given = key.encode("utf-8", "surrogateescape")
     if rows and spec is not None:
-        check_extra("build", SOURCES)
-        from recordmill.pipeline.build.build import source_files
-        from recordmill.pipeline.build.results.row_origins import find_origins
+        from recordmill.pipeline.cli.step import origins_of
 
-        keys = {given: [row.shard.span for row in rows]}
-        origins = list(find_origins(recordmill.load_spec(str(spec)), folder, manifest, keys, source_files()))
-        for _, origin in origins:
-            print_line(f"  from {printable(str(origin))}")
-        if not origins:
-            print_line(f"  the sources of {spec} hold no row of this key any more")
+        for origin in origins_of(spec, folder, manifest, [(key, row.shard.span) for row in rows])[key]:
+            print_line(f"  from {printable(origin)}")
     elif rows:
         names = ", ".join(f"{each.get('format', '')} {each.get('path', '')}".strip() for each in manifest.sources)
         print_line(f"  from {printable(names)}; --spec dataset.yaml finds the file and line")
@@ -173,7 +179,7 @@ def show_record(folder: "Location", manifest: "Manifest", key: str, output: str 
     since = None
     if output is not None:
         forgotten = read_forgotten(open_store(output)).named_in(manifest)
-        since = forgotten.keys.get(digest(given).hex())
+        since = forgotten.keys.get(digest(key.encode("utf-8", "surrogateescape")).hex())
     if since:
         print_line(f"{printable(key)}: forgotten since {since}")
     elif not rejects:
@@ -228,9 +234,13 @@ def preview(
         records = dataset.records(split, key=key, label=label, limit=number)
         image = previews.preview(dataset, records, augmentations_of(augment) if augment else (), sources)
     file = output or Path(f"{dataset.name}-preview.png")
+    _draw(file, image)
+
+
+def _draw(file: Path, image: "Image", of: str = "") -> None:
     with _writing(file), replacing(file, durable=False) as new:
         image.save(new, "PNG")
-    print_line(f"{file}: {image.width}×{image.height} pixels")
+    print_line(f"{file}: {image.width}×{image.height} pixels{of}")
 
 
 @contextmanager

@@ -105,10 +105,7 @@ class Figures(NamedTuple):
 
 
 class Meter:
-    """Measures one loop over batches: `batches` and `rows` count what was given out; `step` is the next batch's.
-
-    `start` is the step of the first batch.
-    """
+    """Measures one loop over batches, from the step `start` to `step`, the next; counts given `batches` and `rows`."""
 
     def __init__(
         self, counters: Counters | None = None, clock: Callable[[], float] = time.perf_counter, step: int = 0

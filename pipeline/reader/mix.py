@@ -10,7 +10,7 @@ from fractions import Fraction
 from itertools import accumulate, pairwise, zip_longest
 from math import inf, lcm
 from numbers import Integral, Real
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -67,7 +67,7 @@ def mix(
             raise DatasetError(f"mix takes inputs of `training_input`, got {cut(repr(each))}")
         sources.append(each.source)
     by_step = weights if isinstance(weights, Mapping) else {0: weights}
-    _check_weights(by_step, len(sources))
+    check_weights(by_step, len(sources))
     _check(sources)
     _check_meaning([each.folder for each in inputs], sources)
     given = replace(
@@ -151,15 +151,6 @@ def shared(records: int, quotas: Sequence[int]) -> list[int]:
     return [end - start for start, end in pairwise(ends)]
 
 
-class Run(NamedTuple):
-    """Whole blocks of equal shares."""
-
-    first: int  # position
-    quotas: Sequence[int]  # records of each input in a block
-    blocks: int  # in the runs before
-    records: Integers  # of each input in the runs before: int64 [inputs]
-
-
 class Shares:
     """The input of each record of a mixture: exact shares in every block; a cut-off one is a shorter block."""
 
@@ -170,21 +161,22 @@ class Shares:
             begins.append((step * global_batch, each))
             if left := (following - step) * global_batch % sum(each):
                 begins.append((following * global_batch - left, shared(left, each)))
-        self._runs, self._seed = list[Run](), seed
+        # Runs of equal blocks: the first position, each input's records in a block, and blocks and records before.
+        self._runs, self._seed = list[tuple[int, Sequence[int], int, Integers]](), seed
         blocks, records = 0, np.zeros(len(by_step[0][1]), np.int64)
         for (first, each), (end, _) in pairwise([*begins, begins[-1]]):
-            self._runs.append(Run(first, each, blocks, records))
+            self._runs.append((first, each, blocks, records))
             whole = (end - first) // sum(each)
             blocks, records = blocks + whole, records + whole * np.array(each)
 
     def __call__(self, positions: Integers) -> tuple[Integers, Integers]:
         """Returns each position's input, and the number of that input's earlier records: int64 [rows] both."""
-        runs = np.searchsorted([run.first for run in self._runs], positions, side="right") - 1
+        runs = np.searchsorted([first for first, *_ in self._runs], positions, side="right") - 1
         sources, ranks = np.empty_like(positions), np.empty_like(positions)
         for number in np.unique(runs).tolist():
-            rows, run = runs == number, self._runs[number]
-            sources[rows], within = drawn(positions[rows] - run.first, run.quotas, self._seed, run.blocks)
-            ranks[rows] = run.records[sources[rows]] + within
+            rows, (first, quotas, blocks, before) = runs == number, self._runs[number]
+            sources[rows], within = drawn(positions[rows] - first, quotas, self._seed, blocks)
+            ranks[rows] = before[sources[rows]] + within
         return sources, ranks
 
 
@@ -261,7 +253,8 @@ def merged(parts: Sequence[dict[str, Any]], order: Integers, features: Mapping[s
     return result
 
 
-def _check_weights(weights: Mapping[int, Sequence[float]], inputs: int) -> None:
+def check_weights(weights: Mapping[int, Sequence[float]], inputs: int) -> None:
+    """Checks the weights of a number of inputs, by step. Raises: DatasetError."""
     if 0 not in weights or not all(isinstance(step, Integral) and step >= 0 for step in weights):
         raise DatasetError(f"mix takes weights by the step, from 0, that they begin with, got steps {[*weights]}")
     for each in weights.values():

@@ -126,8 +126,7 @@ class Rows:
             last = min((epoch + 1) * steps.of_epoch, step + ahead, first + 4 * at_once)
             if last - first >= at_once or last % steps.of_epoch == 0 and first < last:
                 positions = [steps.positions(each % steps.of_epoch) for each in range(first, last)]
-                numbers = self.choose(epoch, np.concatenate(positions)).numbers
-                self.records.fetch_ahead(self.pieces(numbers).records if request.packing else numbers)
+                self.records.fetch_ahead(self.records_in(self.choose(epoch, np.concatenate(positions)).numbers))
                 self._planned = range(step, last)
         finally:
             self._planning.release()
@@ -183,6 +182,10 @@ class Rows:
         """Returns packed rows by number, int64 [rows], without the records that this input leaves out."""
         pieces = self.records.pieces(numbers)
         return pieces.without_pieces(places) if len(places := self._gone.places(pieces.records)) else pieces
+
+    def records_in(self, numbers: Integers) -> Integers:
+        """Returns the records of rows by number, without those that this input leaves out; int64 both."""
+        return self.pieces(numbers).records if self.request.packing else numbers
 
     def keys(self, numbers: Integers) -> list[bytes]:
         """Returns the keys of records by number, int64 [rows]. Raises: DamagedRecordError."""
@@ -268,24 +271,22 @@ class Rows:
     def _columns(self, chosen: Chosen) -> dict[str, Column]:
         """Reads and parses rows. Raises: RowError: a row, or a record of a packed one, is damaged."""
         if self.request.packing is None:
-            payloads = self._payloads(chosen.numbers)
-            with self.counters.timed("parsing"):
-                columns = parse(payloads, self.request.stored)
-                if self.request.given.with_key and KEY not in columns:
-                    columns[KEY] = self.records.keys(chosen.numbers)
-                return columns
+            return self._parsed(chosen.numbers)
         pieces = self.pieces(chosen.numbers)
         try:
-            payloads = self._payloads(pieces.records)
-            with self.counters.timed("parsing"):
-                columns = parse(payloads, self.request.stored)
-                if self.request.given.with_key and KEY not in columns:
-                    columns[KEY] = self.records.keys(pieces.records)
-                return packed_columns(pieces, columns)
+            return packed_columns(pieces, self._parsed(pieces.records))
         except RowError as error:
             row = int(np.searchsorted(pieces.splits, error.row, side="right")) - 1
             where = self.records.where(int(pieces.records[error.row]))
             raise RowError(row, f"{where}: {error.message}") from error
+
+    def _parsed(self, numbers: Integers) -> dict[str, Column]:
+        payloads = self._payloads(numbers)
+        with self.counters.timed("parsing"):
+            columns = parse(payloads, self.request.stored)
+            if self.request.given.with_key and KEY not in columns:
+                columns[KEY] = self.records.keys(numbers)
+            return columns
 
     def _finished(self, chosen: Chosen, columns: dict[str, Column]) -> dict[str, Any]:
         """Makes columns model-ready; a mask's changes have the same random numbers as its image's."""

@@ -26,7 +26,7 @@ from recordmill.pipeline.reader.rows import Chosen, Rows
 class Row(NamedTuple):
     """A record in a step's batch."""
 
-    place: int  # the row of the batch, from 0; records of a packed row share it
+    place: int  # the row of the batch, from 0; records of a row that the build packed share it
     key: str  # the row's key as text; invalid UTF-8 as surrogates
     share: float  # its share of the values of its packed row, above 0; 1.0 alone
     file: str | None  # the path or URL of the source's file; None: the version does not know it
@@ -83,23 +83,17 @@ def _rows(rows: Rows, chosen: Chosen, places: Integers) -> list[Row]:
 
 def steps_of(source: BatchSource, key: str | bytes, epoch: int) -> list[int]:
     """Returns the steps of an epoch in which this host reads a key. Raises: as `Input.steps_of`."""
-    wanted, known = dict[int, Integers](), False
-    for each in source.sources:
-        request = each.request
-        numbers, found = records_of(request, each.find, [as_key(key)])
-        numbers, known = np.setdiff1d(numbers, request.gone), known or bool(found)
-        if request.packing is not None:
-            with Records(request.shards) as records:
-                numbers = records.rows_of(numbers)
-        wanted[id(request)] = numbers
-    if not known:
+    if epoch < 0:
+        raise DatasetError(f"epoch is at least 0, got {epoch}")
+    found = {id(each.request): records_of(each.request, each.find, [as_key(key)]) for each in source.sources}
+    if not any(keys for _, keys in found.values()):
         raise DatasetError(f"no row has the key {key!r}: `recordmill head` shows some keys")
     with closing(source.open()) as batches:
         parts = ((step, batches.parts(step)) for step in range(epoch * source.of_epoch, (epoch + 1) * source.of_epoch))
         return [
             step
             for step, of_step in parts
-            if any(np.isin(chosen.numbers, wanted[id(rows.request)]).any() for rows, chosen, _ in of_step)
+            if any(np.isin(rows.records_in(at.numbers), found[id(rows.request)][0]).any() for rows, at, _ in of_step)
         ]
 
 
@@ -123,10 +117,11 @@ def leave_out(request: Request, records: Records, find: Find) -> Request:
         left = pieces.without_pieces(np.flatnonzero(np.isin(pieces.records, gone)))
         rows = rows[np.diff(left.splits) == 0]
     numbers = Selected(request.ranges).numbers_of(rows)
-    if len(numbers) == request.steps.records:
+    if len(numbers) == request.steps.records > 0:
         raise DatasetError(f"without leaves out all {len(numbers):,} rows of '{request.given.split}': keep some")
     made = replace(
         request,
+        given=replace(request.given, without=keys),  # pickles
         steps=replace(request.steps, records=request.steps.records - len(numbers)),
         without=f"{len(keys):,} keys, {hashlib.sha256(b''.join(sorted(map(digest, keys)))).hexdigest()[:16]}",
         gone=gone,
@@ -138,10 +133,9 @@ def leave_out(request: Request, records: Records, find: Find) -> Request:
 
 def _keys_in(given: Any) -> list[bytes]:
     """Returns the keys of a list or of a file, each once. Raises: DatasetError."""
-    if isinstance(given, str | Path):
-        try:
-            given = filter(None, Path(given).read_bytes().splitlines())
-        except OSError as error:
-            wanted = "without is a file of keys, one a line, or a list of keys"
-            raise DatasetError(f"{given} cannot be read ({error.strerror}): {wanted}") from None
-    return [*dict.fromkeys(map(as_key, given))]
+    try:
+        of_file = filter(None, Path(given).read_bytes().splitlines()) if isinstance(given, str | Path) else given
+        return [*dict.fromkeys(map(as_key, of_file))]
+    except (OSError, TypeError) as error:
+        wanted = "without is a file of keys, one a line, or a list of keys"
+        raise DatasetError(f"{given} cannot be read ({getattr(error, 'strerror', error)}): {wanted}") from None

@@ -88,8 +88,8 @@ def _by_processes(
     task, pool, closing, started = pickled_task(make), list[_Worker](), Event(), Future[None]()
     at_once = max(1, cores() // 2) if threads else workers
     starter = Thread(target=_start, args=(pool, range(workers), task, at_once, closing, started), daemon=True)
+    starter.start()
     try:
-        starter.start()
         if threads:
             yield from _in_threads(make, iter(lambda: None if started.done() else next(steps, None), None), threads)
         if not threads or started.done():  # else all steps are made
