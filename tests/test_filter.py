@@ -145,6 +145,19 @@ def test_images_are_decoded_when_they_are_taken(tmp_path: Path) -> None:
     assert read((work, chunk)) == (kept, rejects)
 
 
+def test_a_row_that_was_lost_when_it_was_to_be_asked_about_stays_out(tmp_path: Path) -> None:
+    spec = SPEC.replace("key: n", "key: {content: image}").replace("filter:", "  image: {kind: image, size: 4}\nfilter:")
+    work, chunk = planned(tmp_path, SHORT, spec, [{"n": 0, "text": "a", "image": "late.png"}])
+    work = replace(work, decisions=RowDecisions(filtered=FOLDER))
+    (tmp_path / "run").mkdir()
+    assert [reject.reason for reject in read((work, chunk))[1]] == ["unreadable"]
+    (missing,) = (tmp_path / "run" / FOLDER).glob("*.jsonl")  # the next attempt finds it, and begins anew
+    assert json.loads(missing.read_text())["path"] == "late.png"
+    Image.new("RGB", (2, 3)).save(tmp_path / "late.png")
+    kept, rejects = read((work, chunk))
+    assert (kept, [(reject.reason, reject.path) for reject in rejects]) == ([], [("unreadable", "late.png")])
+
+
 BUILT = """
 name: a
 source: {format: jsonl, path: rows.jsonl}

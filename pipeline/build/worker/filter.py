@@ -5,7 +5,7 @@ The first pass over a chunk leaves its answers in the workspace; later passes an
 
 import json
 from collections import UserDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from typing import Any
 
@@ -54,8 +54,11 @@ class RowFilter:
         self.function: Callable[[Row], Any] | None = load(self._name) if self._name and known is None else None
         """To be called in this pass; it may take images."""
 
-    def __call__(self, rows: pa.Table) -> tuple[pa.Table, list[Reject]]:
-        """Returns the kept ones of keyed rows, and the rejects. Raises: UserCodeError: the function fails."""
+    def __call__(self, rows: pa.Table, others: Iterable[Reject]) -> tuple[pa.Table, list[Reject]]:
+        """Returns the kept ones of keyed rows, and the rejects; `others` are those of the block before.
+
+        Raises: UserCodeError: the function fails.
+        """
         if not self._name:
             return rows, []
         keys = [key.decode("utf-8", "replace") for key in rows["@key"].to_pylist()]
@@ -64,7 +67,8 @@ class RowFilter:
             given = zip(keys, self._rows(rows), strict=True)
             answers = in_order(self._ask, given, self._planned.threads) if self._images else map(self._ask, given)
             found = {place: fault for place, fault in zip(places, answers, strict=True) if fault}
-            self._faults |= found
+            lost = [each for each in others if each.path]  # unseen: they stay out if their files come back
+            self._faults |= found | {e.position: Fault(e.reason, e.message, e.column, e.path) for e in lost}
             self._reasons |= {fault.message for fault in found.values() if fault.reason == FILTERED}
             if len(self._reasons) > MOST_REASONS:
                 many = f"more than {MOST_REASONS} reasons, such as '{min(self._reasons)}': name the rule, not the row"

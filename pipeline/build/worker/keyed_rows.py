@@ -74,7 +74,7 @@ def keyed_blocks(planned: PlannedBuild, chunk: Chunk, images: Collection[str] | 
             rows = rows.filter(pa.array(stays))
             rejects = [each for each in rejects if not forgotten.holds((each.key or "").encode("utf-8", "replace"))]
         counts = {"read": count, "positions": block.positions, "forgotten": count - rows.num_rows - len(rejects)}
-        rows, filtered = row_filter(rows)
+        rows, filtered = row_filter(rows, rejects)
         rejects += filtered
         if dropped is not None:
             rows, repeated, counts["duplicates"] = leave_out(dropped, rows)
