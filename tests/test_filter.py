@@ -90,6 +90,11 @@ MISTAKES = {
 }
 
 
+def test_a_reason_may_be_of_an_enum(tmp_path: Path) -> None:
+    code = 'import enum\n\nclass Rule(str, enum.Enum):\n    SHORT = "too short"\n\ndef keep(row):\n    return Rule.SHORT\n'
+    assert {f"{reject.message}" for reject in read(planned(tmp_path, code))[1]} == {"too short"}
+
+
 @pytest.mark.parametrize("code", MISTAKES)
 def test_a_mistake_is_told(code: str, tmp_path: Path) -> None:
     with raises(UserCodeError, f"filter_{tmp_path.name}:keep", *MISTAKES[code]):

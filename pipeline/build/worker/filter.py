@@ -97,7 +97,7 @@ class RowFilter:
         except Exception as error:
             raise UserCodeError(f"{blame(error, self._name or '', values)}; the row: {cut(repr(key))}") from error
         if reason is None or (isinstance(reason, str) and 0 < len(reason) <= LONGEST and reason.isprintable()):
-            return None if reason is None else Fault(FILTERED, reason)
+            return None if reason is None else Fault(FILTERED, reason[:])  # a plain str of an Enum's
         got = f"{len(reason):,} of them" if isinstance(reason, str) else f"the type {type(reason).__name__}"
         wanted = f"None to keep a row, or a reason: a str of 1 to {LONGEST} printable characters"
         raise UserCodeError(f"`{self._name}` should return {wanted}; it gave {got}; the row: {cut(repr(key))}")
