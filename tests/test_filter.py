@@ -91,7 +91,7 @@ MISTAKES = {
 
 
 def test_a_reason_may_be_of_an_enum(tmp_path: Path) -> None:
-    code = 'import enum\n\nclass Rule(str, enum.Enum):\n    SHORT = "too short"\n\ndef keep(row):\n    return Rule.SHORT\n'
+    code = 'import enum\nclass Rule(str, enum.Enum):\n    SHORT = "too short"\ndef keep(row):\n    return Rule.SHORT\n'
     assert {f"{reject.message}" for reject in read(planned(tmp_path, code))[1]} == {"too short"}
 
 
@@ -151,7 +151,9 @@ def test_images_are_decoded_when_they_are_taken(tmp_path: Path) -> None:
 
 
 def test_a_row_that_was_lost_when_it_was_to_be_asked_about_stays_out(tmp_path: Path) -> None:
-    spec = SPEC.replace("key: n", "key: {content: image}").replace("filter:", "  image: {kind: image, size: 4}\nfilter:")
+    spec = SPEC.replace("key: n", "key: {content: image}").replace(
+        "filter:", "  image: {kind: image, size: 4}\nfilter:"
+    )
     work, chunk = planned(tmp_path, SHORT, spec, [{"n": 0, "text": "a", "image": "late.png"}])
     work = replace(work, decisions=RowDecisions(filtered=FOLDER))
     (tmp_path / "run").mkdir()

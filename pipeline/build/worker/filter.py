@@ -55,10 +55,7 @@ class RowFilter:
         """To be called in this pass; it may take images."""
 
     def __call__(self, rows: pa.Table, others: Iterable[Reject]) -> tuple[pa.Table, list[Reject]]:
-        """Returns the kept ones of keyed rows, and the rejects; `others` are those of the block before.
-
-        Raises: UserCodeError: the function fails.
-        """
+        """Returns the kept rows and the rejects; `others` are the block's so far. Raises: UserCodeError."""
         if not self._name:
             return rows, []
         keys = [key.decode("utf-8", "replace") for key in rows["@key"].to_pylist()]
