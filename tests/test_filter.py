@@ -90,6 +90,11 @@ MISTAKES = {
 }
 
 
+def test_a_reason_may_be_of_an_enum(tmp_path: Path) -> None:
+    code = 'import enum\nclass Rule(str, enum.Enum):\n    SHORT = "too short"\ndef keep(row):\n    return Rule.SHORT\n'
+    assert {f"{reject.message}" for reject in read(planned(tmp_path, code))[1]} == {"too short"}
+
+
 @pytest.mark.parametrize("code", MISTAKES)
 def test_a_mistake_is_told(code: str, tmp_path: Path) -> None:
     with raises(UserCodeError, f"filter_{tmp_path.name}:keep", *MISTAKES[code]):
@@ -143,6 +148,21 @@ def test_images_are_decoded_when_they_are_taken(tmp_path: Path) -> None:
     (missing,) = (tmp_path / "run" / FOLDER).glob("*.jsonl")  # where the next attempt looks whether it has come back
     assert [json.loads(line)["path"] for line in missing.read_text().splitlines()] == ["lost.png"]
     assert read((work, chunk)) == (kept, rejects)
+
+
+def test_a_row_that_was_lost_when_it_was_to_be_asked_about_stays_out(tmp_path: Path) -> None:
+    spec = SPEC.replace("key: n", "key: {content: image}").replace(
+        "filter:", "  image: {kind: image, size: 4}\nfilter:"
+    )
+    work, chunk = planned(tmp_path, SHORT, spec, [{"n": 0, "text": "a", "image": "late.png"}])
+    work = replace(work, decisions=RowDecisions(filtered=FOLDER))
+    (tmp_path / "run").mkdir()
+    assert [reject.reason for reject in read((work, chunk))[1]] == ["unreadable"]
+    (missing,) = (tmp_path / "run" / FOLDER).glob("*.jsonl")  # the next attempt finds it, and begins anew
+    assert json.loads(missing.read_text())["path"] == "late.png"
+    Image.new("RGB", (2, 3)).save(tmp_path / "late.png")
+    kept, rejects = read((work, chunk))
+    assert (kept, [(reject.reason, reject.path) for reject in rejects]) == ([], [("unreadable", "late.png")])
 
 
 BUILT = """

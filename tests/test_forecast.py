@@ -52,8 +52,8 @@ def rows(count: int, line: Callable[[int], str]) -> list[str]:
     return [line(number) for number in range(count)]
 
 
-def forecast_of(spec: Path, output: str | None = None) -> Forecast:
-    result = forecast(load_spec(str(spec)), LocalFiles(), output)
+def forecast_of(spec: Path, output: str | None = None, options: RunOptions = RunOptions()) -> Forecast:  # noqa: B008
+    result = forecast(load_spec(str(spec)), LocalFiles(), output, options)
     assert isinstance(result, Forecast)
     return result
 
@@ -64,6 +64,11 @@ def mixed(folder: Path) -> Path:
         400, lambda n: f"{n},{'' if n % 4 == 0 else n},{'bern' if n % 3 else 'oslo'},{'cat' if n % 2 else 'dog'}"
     )
     return write(folder, [*lines, "400,old,bern,cat", "401,7,,cat"])
+
+
+def test_several_workers_need_memory_for_a_driver_beside_them(tmp_path: Path) -> None:
+    one, two = (forecast_of(mixed(tmp_path), None, RunOptions(processes=each)).memory_bytes for each in (1, 2))
+    assert two == 3 * one
 
 
 def test_the_page_of_the_docs_is_what_is_printed(tmp_path: Path) -> None:

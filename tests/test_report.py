@@ -98,12 +98,16 @@ def test_chats_are_whole_with_their_trained_text_marked(tmp_path: Path, monkeypa
     assert_names(page, "a " * 399, "0.5% of the ids, of", "<dt>given</dt>", "the assistant&#39;s last turn")
 
 
-def test_the_page_of_a_class_shows_more_of_it(tmp_path: Path) -> None:
+def test_the_page_of_a_class_shows_more_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     published.write_version(tmp_path)
     page = report_of(open_dataset(tmp_path), label="dark").decode("utf-8")
     dark = open_dataset(tmp_path).label_counts("train")["dark"]
     assert page.count('<tr><th scope="row" class="mono"><bdi>row/') == dark > 24
     assert ("<td><bdi>bright</bdi></td>" in page, "note 1" in page) == (False, False)
+    monkeypatch.setattr(published, "row", lambda number, row=published.row: row(number) | {"label": 0})
+    published.write_version(tmp_path / "one", 20)
+    page = report_of(open_dataset(tmp_path / "one"), label=published.CLASSES[1]).decode("utf-8")
+    assert_names(page, f"train has none of the class &#39;{published.CLASSES[1]}&#39;")
     with raises(DatasetError, "'drak'", "`dark`"):
         report_of(open_dataset(tmp_path), label="drak")
 

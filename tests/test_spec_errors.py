@@ -1,5 +1,7 @@
 """Messages about a wrong spec name the line, the place, the value and the nearest valid name."""
 
+import shlex
+
 import pytest
 
 from recordmill.pipeline.spec.model import parse_spec
@@ -158,10 +160,13 @@ def test_every_mistake_has_a_line() -> None:
         assert_names(line, *of_line)
 
 
-@pytest.mark.parametrize(("path", "form"), [("t.CSV.gz", "csv"), ("a/b.jsonl", "jsonl"), ("my/pics", "image_folder")])
+PLACES = {"t.CSV.gz": "csv", "a/b.jsonl": "jsonl", "my/pics": "image_folder", r"C:\in\a.tsv": "tsv"}
+
+
+@pytest.mark.parametrize(("path", "form"), PLACES.items())
 def test_a_path_as_source_is_written_out(path: str, form: str) -> None:
     given = RIGHT.replace("source:\n  format: jsonl\n  path: rows.jsonl", f"source: {path}")
-    with raises(SpecError, ":2: source: ", f"{{format: {form}, path: {path}}}", f"`recordmill init {path}`"):
+    with raises(SpecError, ":2: source: ", f"{{format: {form}, path: {path}}}", f"init {shlex.quote(path)}`"):
         parse_spec(given)
     assert parse_spec(given.replace(path, "own:rows")).source[0].format == "python"
 

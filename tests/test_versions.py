@@ -133,6 +133,7 @@ def test_a_broken_pointer_is_mended(local: Path, capsys: pytest.CaptureFixture[s
     for command in (list_versions, lambda output: pin(output, "1"), lambda output: prune(output, 1)):
         with raises(OutputError, "LATEST", f"`recordmill versions rollback {local} VERSION`"):
             command(str(local))
+    assert find(str(local), "#2").version == NAMES[1]  # neither a tag nor relative to the live one
     with raises(DatasetError, local, "no live version", NAMES[2]):
         rollback(str(local))
     run("versions", "rollback", local, "#2")

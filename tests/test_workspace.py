@@ -86,13 +86,14 @@ def test_a_stream_appears_whole_and_equal_content_counts_as_written(workspace: S
 
 
 @pytest.mark.parametrize("data", [b"few", LARGE], ids=["few", "large"])
-def test_a_stream_that_ends_in_an_error_leaves_nothing(workspace: Store, data: bytes) -> None:
+@pytest.mark.parametrize("error", [RuntimeError("a worker's"), OSError(errno.EPERM, "a worker's")], ids=repr)
+def test_a_stream_that_ends_in_an_error_leaves_nothing(workspace: Store, data: bytes, error: Exception) -> None:
     def fail() -> None:
         with workspace.create("a") as file:
             file.write(data)
-            raise RuntimeError("a worker's")
+            raise error
 
-    with raises(RuntimeError, "a worker's"):
+    with raises(type(error), "a worker's"):
         fail()
     assert workspace.sizes() == {}
     if workspace.url.startswith("s3"):

@@ -156,6 +156,8 @@ def remarks(contents: Contents) -> Iterator[tuple[str, str]]:
     manifest = contents.manifest
     if contents.damage:
         yield f"No record is shown: {contents.damage}.", "splits"
+    if (sample := contents.sample) and not sample.records:
+        yield f"No record is shown: {sample.split} has none of the class '{sample.label}'.", "splits"
     yield from ((f"{line}.", "duplicates") for line in duplicate_warnings(manifest.duplicates))
     for breach in manifest.gate.get("breaches", []):
         yield f"{breach['rule']} of {breach['subject']} is beyond its limit: {breach['detail']}.", "changes"

@@ -131,8 +131,7 @@ def hatched(image: Image.Image, content: tuple[int, int, int, int]) -> Image.Ima
 
 def _striped(pixels: Levels, where: npt.NDArray[np.bool_]) -> Levels:
     rows, columns = np.indices(where.shape)
-    stripes = STRIPES[(rows + columns) // max(2, max(where.shape) // 32) % 2]
-    return np.where(where[..., None], stripes, pixels)
+    return np.where(where[..., None], STRIPES[(rows + columns) // max(2, max(where.shape) // 32) % 2], pixels)
 
 
 def _margins(is_background: npt.NDArray[np.bool_]) -> tuple[int, int] | None:

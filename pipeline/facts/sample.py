@@ -132,10 +132,7 @@ class _Measured(NamedTuple):
 
 
 def read_sample(dataset: DatasetVersion, label: str | None = None) -> RecordSample | None:
-    """Samples `train`, else the first filled split, if any; only one class, if given.
-
-    Raises: DatasetError: a shard is missing or damaged, or the class is unknown.
-    """
+    """Samples one class, if given, of `train`, else of the first filled split. Raises: DatasetError: damage."""
     split = shown_split(dataset.manifest)
     if split is None:
         return None

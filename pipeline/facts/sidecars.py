@@ -33,8 +33,7 @@ def _report(folder: Location, manifest: Manifest) -> bytes:
     try:
         from recordmill.pipeline.facts.page import report_of  # loads Jinja and Arrow
 
-        dataset = DatasetVersion(folder, replace(manifest, gate={}))
-        return report_of(dataset, most_word_bytes=MOST_WORD_BYTES)
+        return report_of(DatasetVersion(folder, replace(manifest, gate={})), most_word_bytes=MOST_WORD_BYTES)
     except Exception as error:
         advice = "`recordmill report` makes it, where the extra `report` is installed"
         return f"<!doctype html><title>No report</title><p>No report: {type(error).__name__}. {advice}.</p>\n".encode()

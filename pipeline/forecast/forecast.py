@@ -160,6 +160,7 @@ def _forecast(
     of_all = scale * len(sample.firsts) / max(1, sample.built_rows)
     rejects, late = (Counter(counted_as(r.reason, r.message) for r in each) for each in (sample.rejects, sample.late))
     is_built = sample.built_rows == len(sample.firsts)
+    processes = plan.processes + (plan.processes > 1)  # several workers have a driver beside them
     rejects = rejects + Counter({DUPLICATE: sample.repeated}) + (late if is_built else Counter())
     return Forecast(
         name=plan.spec.name,
@@ -172,7 +173,7 @@ def _forecast(
         shard_bytes=plan.expected_bytes,
         scratch_bytes=0 if planned.inline else plan.scratch_bytes,
         free_bytes=free,
-        memory_bytes=plan.processes * PROCESS_BYTES + cores() * largest * 12,  # bytes a pixel while decoding
+        memory_bytes=processes * PROCESS_BYTES + cores() * largest * 12,  # bytes a pixel while decoding
         spans_read=tuple(plan.spans.built),
         spans_kept=tuple(plan.spans.kept),
         sampled_rows=sample.rows,

@@ -160,8 +160,7 @@ def by_code(codes: set[int], names: dict[int, str] | list[str], *, is_sure: bool
     if isinstance(names, list):
         starts = [start for start in (0, 1) if start <= min(codes) and max(codes) < start + len(names)]
         names = dict(enumerate(names, starts[0])) if len(starts) == 1 else {}
-    fits = codes <= names.keys() and (is_sure or len(codes) == len(names))
-    return dict(sorted(names.items())) if fits else None
+    return dict(sorted(names.items())) if codes <= names.keys() and (is_sure or len(codes) == len(names)) else None
 
 
 def read_label_map(text: str) -> dict[int, str]:

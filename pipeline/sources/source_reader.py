@@ -312,8 +312,7 @@ class TableReader(SourceReader[TableOf], Generic[TableOf]):
         if files.is_folder(path):
             codecs = ["", *CODECS] if self.compressed else [""]
             return [f"{escape(without_slash(path))}/*{end}{codec}" for end in self.endings for codec in codecs]
-        literal = is_glob(path) and "://" not in path and files.match(escape(path))
-        return [escape(path) if literal else path]
+        return [escape(path) if is_glob(path) and "://" not in path and files.match(escape(path)) else path]
 
     def _images(self, files: Files, columns: Columns) -> Iterable[FileInfo]:
         """Lists all images in the folder of images, so that a changed image is a changed input."""

@@ -67,8 +67,7 @@ def _places(spec: ModuleSpec | None) -> set[str]:
     """Returns a module's file, or the folders of a package without an `__init__.py`."""
     if spec is None:
         return set()
-    places = [spec.origin] if spec.origin else list(spec.submodule_search_locations or ())
-    return set(map(os.path.realpath, places))
+    return set(map(os.path.realpath, [spec.origin] if spec.origin else list(spec.submodule_search_locations or ())))
 
 
 class UserCodeError(UserError):
@@ -217,8 +216,7 @@ class _Finder:
         if file is None:  # a package may be a folder without an `__init__.py`
             is_folder = any(file.startswith(f"{name.replace('.', '/')}/") for file in cls.code.files)
             return ModuleSpec(name, None, is_package=True) if is_folder else None
-        is_package = file.endswith("__init__.py")
-        return importlib.util.spec_from_loader(name, _Loader(cls.code, file), is_package=is_package)
+        return importlib.util.spec_from_loader(name, _Loader(cls.code, file), is_package=file.endswith("__init__.py"))
 
 
 class _Loader(SourceLoader):

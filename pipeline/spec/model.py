@@ -6,6 +6,7 @@ r"""`dataset.yaml` as frozen, checked options.
 """
 
 import json
+import re
 import shlex
 from dataclasses import replace
 from pathlib import Path, PurePath
@@ -41,7 +42,7 @@ def _power_of_two(count: int) -> int:
 
 def _source(value: Any) -> Any:
     """Reads `module:function` as a source of format python. Raises: ValueError: a path instead."""
-    if isinstance(value, str) and ("/" in value or ":" not in value):
+    if isinstance(value, str) and re.search(r"[/\\]|^[^:]+$", value):
         forms = [FORMATS[ending] for ending in PurePath(value.lower()).suffixes if ending in FORMATS]
         form = forms[0] if forms else "image_folder"
         whole = f"`recordmill init {shlex.quote(value)}` writes a whole spec"

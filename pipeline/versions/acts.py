@@ -23,10 +23,7 @@ def pin(output: str, wanted: str, reason: str = "") -> Manifest:
 
 
 def tag(output: str, name: str, wanted: str = LIVE, reason: str = "") -> Manifest:
-    """Pins a version under a name, which finds it from then on, until `unpin`.
-
-    Raises: as `pin`. OutputError: the name is another version's, or no tag.
-    """
+    """Pins a version by a name that finds it until `unpin`. Raises: as `pin`. OutputError: no tag, or another's."""
     if not TAG.fullmatch(name) or name in (LIVE, HELD_BACK):
         raise OutputError(f"'{name}' is no tag: take a letter, then letters, digits, dots, dashes and underscores")
     return _edit_pins("tag", output, wanted, reason, name)[0]

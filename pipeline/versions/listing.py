@@ -86,7 +86,8 @@ def find(output: str, wanted: str) -> Manifest:
     DatasetError: no version or several match; the message names them. OutputError: `LATEST` is broken.
     """
     store = open_existing(output)
-    return find_among(published(store), output, wanted, latest_of(store))
+    needs_latest = wanted[:1].isalpha() or BEFORE.fullmatch(wanted)  # a tag, or relative to the live one
+    return find_among(published(store), output, wanted, latest_of(store) if needs_latest else None)
 
 
 def find_among(manifests: list[Manifest], output: str, wanted: str, latest: Latest | None) -> Manifest:

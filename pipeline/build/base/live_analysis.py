@@ -187,8 +187,7 @@ def damaged(output: str, fault: object) -> OutputError:
 
 def graph_files(manifest: Manifest) -> dict[str, str]:
     """Returns the SHA-256 of the files of a version's graph and tokenizers, by path; empty for an old version."""
-    files = manifest.files.items()
-    return {path: entry["sha256"] for path, entry in files if path.split("/")[0] in LEARNED_FOLDERS}
+    return {path: entry["sha256"] for path, entry in manifest.files.items() if path.split("/")[0] in LEARNED_FOLDERS}
 
 
 def graph_digest(manifest: Manifest) -> str:

@@ -240,10 +240,7 @@ class RunningJob:
         self.url, self.state, self._answered = self._jobs.page(self._id), "PENDING", time.monotonic()
 
     def poll(self) -> None:
-        """Reads the state, at most every few seconds.
-
-        Raises: RunnerError: the service refuses the question, or has not answered for `PATIENCE_SECONDS`.
-        """
+        """Reads the state, at most every few seconds. Raises: RunnerError: refused, or `PATIENCE_SECONDS` silent."""
         if not self._id or time.monotonic() - self._polled <= POLL_SECONDS:
             return
         self._polled = time.monotonic()
@@ -255,11 +252,7 @@ class RunningJob:
                 raise
 
     def wait(self) -> None:
-        """Waits for the job's end.
-
-        Raises: JobFailedError: its last state is not DONE. RunnerError: the service refused to cancel it, or does not
-        answer.
-        """
+        """Waits for the job's end. Raises: JobFailedError: it is not DONE. RunnerError: not cancelled, or silent."""
         while self.state not in ENDED:
             if self._uncancelled:
                 raise self._uncancelled

@@ -58,10 +58,7 @@ class BeamFiles(LocalFiles):
         return not is_glob(path) and bool(_list_url(path.rstrip("/") + "/**", limit=1))
 
     def open(self, path: str) -> BinaryIO:
-        """Opens a file for reading, at its first byte.
-
-        Raises: OSError: it is missing or unreadable; a URL's stream may raise it later, on reading.
-        """
+        """Opens a file at its first byte. Raises: OSError: missing or unreadable; a URL's stream maybe later."""
         if "://" not in path:
             return super().open(path)
         with _os_errors("open", path):

@@ -77,8 +77,7 @@ class RowSchema:
         """Returns the Arrow type of a feature's column in keyed rows."""
         column = self.columns[self.features[feature]]
         value = ARROW_TYPES.get(column.type, pa.binary())
-        is_list = self.drawn.get(feature, column.many or self.joins_numbers(feature))
-        return pa.list_(value) if is_list else value
+        return pa.list_(value) if self.drawn.get(feature, column.many or self.joins_numbers(feature)) else value
 
     def joins_numbers(self, feature: str) -> bool:
         """Whether a feature's values are lists, of one number from each of several columns."""

@@ -118,8 +118,7 @@ class Remembered:
         """Returns the remembered digest of each file with the same identity time; None for others."""
         rows = self._rows(group)
         times = np.fromiter((file.modified for file in group.files), np.float64, len(group.files))
-        known = (rows >= 0) & (self._identity[rows] == times)
-        return taken(self.table["sha256"], np.where(known, rows, -1))
+        return taken(self.table["sha256"], np.where((rows >= 0) & (self._identity[rows] == times), rows, -1))
 
     def times(self, groups: Iterable[Group], files: Files, *, reads_all: bool = False) -> Times:
         """Compares the content of files that may have changed, or of all; returns their identity times."""
@@ -256,8 +255,7 @@ class Listings(Files):
             self._listed = {pattern: times.identified(listed) for pattern, listed in self._listed.items()}
 
     def again(self) -> "Listings":
-        files = self.files.again() if isinstance(self.files, StoreFiles) else self.files
-        return Listings(files, self.times)
+        return Listings(self.files.again() if isinstance(self.files, StoreFiles) else self.files, self.times)
 
     def match(self, pattern: str) -> Sequence[FileInfo]:
         """Lists the files that a glob matched at the first call."""

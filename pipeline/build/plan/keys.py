@@ -104,8 +104,7 @@ class Keys:
     def of(cls, spec: Spec, given: Given, limit: int | None = None) -> "Keys":
         """Names a build of what is given; `limit` is a trial's number of rows."""
         parts = key_parts(spec, given.code, given.feature_files) | ({} if limit is None else {"limit": limit})
-        keys = cls(parts, {})
-        return cls(parts, keys.of_spans(given.spans))
+        return cls(parts, cls(parts, {}).of_spans(given.spans))
 
     @cached_property
     def recipe(self) -> str:

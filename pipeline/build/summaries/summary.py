@@ -127,8 +127,7 @@ def of_file(data: bytes | None, subject: str) -> dict[str, pa.Table] | None:
     """Reads them back; None for a missing or damaged file, or another subject's."""
     if data is None or data[:DIGEST] != hashlib.sha256(subject.encode() + data[DIGEST:]).digest():
         return None
-    cells = of_bytes(data[DIGEST:])
-    return {row["name"]: of_bytes(row["table"]) for row in cells.to_pylist()}
+    return {row["name"]: of_bytes(row["table"]) for row in of_bytes(data[DIGEST:]).to_pylist()}
 
 
 def train_rows(planned: PlannedBuild, rows: pa.Table, columns: Iterable[str] | None = None) -> pa.Table:

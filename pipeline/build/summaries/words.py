@@ -93,8 +93,7 @@ def counted(feature: str, words: tf.Tensor) -> pa.Table:
     """Counts strings of any number, shape [words], for a feature."""
     distinct, _, counts = tf.unique_with_counts(words, out_idx=tf.int64)
     names = pa.array([feature]).take(pa.array(np.zeros(len(distinct), np.int64)))
-    columns = [names, pa.array(distinct.numpy(), pa.binary()), pa.array(counts.numpy())]
-    return pa.table(columns, schema=WORDS)
+    return pa.table([names, pa.array(distinct.numpy(), pa.binary()), pa.array(counts.numpy())], schema=WORDS)
 
 
 class CountedWords(Summary[Result]):

@@ -32,8 +32,7 @@ from recordmill.transforms.images.image_parts import without_metadata
 from recordmill.transforms.images.image_spec import ImageSequence
 from recordmill.transforms.images.mask_spec import OfImage
 
-ImageBytes = bytes | list[bytes]
-"""The bytes of a row's image, or of its images."""
+ImageBytes = bytes | list[bytes]  # the bytes of a row's image, or of its images
 PART_BYTES = 8 << 20  # 8 MiB: the image that reaches it ends the batch; a thread holds several times as much
 
 
@@ -43,17 +42,14 @@ class RowBatch:
 
     rows: pa.Table
     images: Mapping[str, list[ImageBytes]]
-    files: Mapping[str, list[bytes]]
-    """The joined SHA-256 digests of each row's original files, by image feature."""
+    files: Mapping[str, list[bytes]]  # the joined SHA-256 digests of each row's original files, by image feature
     looks: Mapping[str, list[bytes]]
     """Perceptual hashes, by image feature compared by them (`pipeline.build.images.perceptual_hash`)."""
-    needs: int
-    """About how many bytes of memory the images take in the graph."""
+    needs: int  # about how many bytes of memory the images take in the graph
     rejects: list[Reject] = field(default_factory=list)
     facts: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Numbers of all loaded images by each of `image_facts.COUNTS`, by feature and name."""
-    whole: dict[str, bytes] = field(default_factory=dict)
-    """The digests of local files read whole, by `whole_file`."""
+    whole: dict[str, bytes] = field(default_factory=dict)  # the digests of local files read whole, by `whole_file`
 
     def without(self, faults: Faults) -> "RowBatch":
         """Rejects the rows at fault."""

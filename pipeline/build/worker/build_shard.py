@@ -251,12 +251,9 @@ class Windows(NamedTuple):
     """The windows of some rows, in order; int64 [windows] each."""
 
     rows: Ids
-    numbers: Ids
-    """From 0 in each row."""
-    starts: Ids
-    """The places of their first ids in the rows' ids."""
-    sizes: Ids
-    """Their numbers of ids."""
+    numbers: Ids  # from 0 in each row
+    starts: Ids  # the places of their first ids in the rows' ids
+    sizes: Ids  # their numbers of ids
 
 
 def windows(lengths: Ids, window: Window) -> Windows:

@@ -5,7 +5,7 @@ The first pass over a chunk leaves its answers in the workspace; later passes an
 
 import json
 from collections import UserDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from typing import Any
 
@@ -54,8 +54,8 @@ class RowFilter:
         self.function: Callable[[Row], Any] | None = load(self._name) if self._name and known is None else None
         """To be called in this pass; it may take images."""
 
-    def __call__(self, rows: pa.Table) -> tuple[pa.Table, list[Reject]]:
-        """Returns the kept ones of keyed rows, and the rejects. Raises: UserCodeError: the function fails."""
+    def __call__(self, rows: pa.Table, others: Iterable[Reject]) -> tuple[pa.Table, list[Reject]]:
+        """Returns the kept rows and the rejects; `others` are the block's so far. Raises: UserCodeError."""
         if not self._name:
             return rows, []
         keys = [key.decode("utf-8", "replace") for key in rows["@key"].to_pylist()]
@@ -64,7 +64,8 @@ class RowFilter:
             given = zip(keys, self._rows(rows), strict=True)
             answers = in_order(self._ask, given, self._planned.threads) if self._images else map(self._ask, given)
             found = {place: fault for place, fault in zip(places, answers, strict=True) if fault}
-            self._faults |= found
+            lost = [each for each in others if each.path]  # unseen: they stay out if their files come back
+            self._faults |= found | {e.position: Fault(e.reason, e.message, e.column, e.path) for e in lost}
             self._reasons |= {fault.message for fault in found.values() if fault.reason == FILTERED}
             if len(self._reasons) > MOST_REASONS:
                 many = f"more than {MOST_REASONS} reasons, such as '{min(self._reasons)}': name the rule, not the row"
@@ -93,7 +94,7 @@ class RowFilter:
         except Exception as error:
             raise UserCodeError(f"{blame(error, self._name or '', values)}; the row: {cut(repr(key))}") from error
         if reason is None or (isinstance(reason, str) and 0 < len(reason) <= LONGEST and reason.isprintable()):
-            return None if reason is None else Fault(FILTERED, reason)
+            return None if reason is None else Fault(FILTERED, reason[:])  # a plain str of an Enum's
         got = f"{len(reason):,} of them" if isinstance(reason, str) else f"the type {type(reason).__name__}"
         wanted = f"None to keep a row, or a reason: a str of 1 to {LONGEST} printable characters"
         raise UserCodeError(f"`{self._name}` should return {wanted}; it gave {got}; the row: {cut(repr(key))}")

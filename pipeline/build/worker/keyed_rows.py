@@ -74,7 +74,7 @@ def keyed_blocks(planned: PlannedBuild, chunk: Chunk, images: Collection[str] | 
             rows = rows.filter(pa.array(stays))
             rejects = [each for each in rejects if not forgotten.holds((each.key or "").encode("utf-8", "replace"))]
         counts = {"read": count, "positions": block.positions, "forgotten": count - rows.num_rows - len(rejects)}
-        rows, filtered = row_filter(rows)
+        rows, filtered = row_filter(rows, rejects)
         rejects += filtered
         if dropped is not None:
             rows, repeated, counts["duplicates"] = leave_out(dropped, rows)
@@ -209,8 +209,7 @@ class RowKeys:
         unknown = np.flatnonzero(~known.to_numpy(zero_copy_only=False))
         rows = pc.list_parent_indices(column).to_numpy()[unknown] if many else unknown
         message = FROZEN_LABEL if schema.frozen_classes else REASONS["unknown_label"]
-        fault = Fault("unknown_label", message, schema.features[schema.label])
-        return dict.fromkeys(rows.tolist(), fault)
+        return dict.fromkeys(rows.tolist(), Fault("unknown_label", message, schema.features[schema.label]))
 
     def unequal_lists(self) -> Faults:
         """Finds the rows with different lengths of lists that belong together, before they are cut."""

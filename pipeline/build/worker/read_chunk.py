@@ -29,8 +29,7 @@ from recordmill.transforms.base.bounds import REJECTS
 
 OnBlock = Callable[[pa.Table, list[Reject]], Iterator[int]]
 """Looks at a block of keyed rows and its rejects; yields how many rows it has looked at, now and then."""
-SizedRows = tuple[int, pa.Table]
-"""Some rows of a block, for the summaries of this `rows_at_once`."""
+SizedRows = tuple[int, pa.Table]  # some rows of a block, for the summaries of this `rows_at_once`
 
 
 class ChunkReader:

@@ -33,8 +33,7 @@ from recordmill.transforms.texts.text_stored import IGNORED
 from recordmill.transforms.values.values_stored import SMALLEST, TINY
 
 Ids = npt.NDArray[np.int64]
-Stored = Mapping[str, Any]
-"""Stored tensors by feature."""
+Stored = Mapping[str, Any]  # stored tensors by feature
 Appearance = Mapping[str, npt.NDArray[np.float32]]
 
 
@@ -44,16 +43,11 @@ class BuiltBatch(NamedTuple):
     records: list[bytes]
     counts: Counts
     rejects: list[Reject]
-    lengths: dict[str, Ids]
-    """The number of ids of each record, by text: int64 [records]."""
-    packed: list[Ids]
-    """The records' numbers of ids, by pack: int64 [records] each."""
-    digest: bytes
-    """The digest of the rows' keys and image files."""
-    whole: dict[str, bytes]
-    """The digests of local files read whole, by `whole_file`."""
-    contents: pa.Table
-    """The rows' contents, to find duplicates (`pipeline.build.duplicates.fingerprints`)."""
+    lengths: dict[str, Ids]  # the number of ids of each record, by text: int64 [records]
+    packed: list[Ids]  # the records' numbers of ids, by pack: int64 [records] each
+    digest: bytes  # the digest of the rows' keys and image files
+    whole: dict[str, bytes]  # the digests of local files read whole, by `whole_file`
+    contents: pa.Table  # the rows' contents, to find duplicates (`pipeline.build.duplicates.fingerprints`)
 
 
 class ShardTotals:
@@ -84,8 +78,7 @@ class ShardTotals:
         """The counts of all rows, with the rejects'."""
         lengths = {name: profiles.measure_lengths(np.concatenate(each)) for name, each in self._lengths.items()}
         at_fault = Counter(reject.column for reject in self.rejects if reject.column)
-        counts = self._counts.sum() or Counts()
-        return replace(counts, lengths=lengths, rejected=len(self.rejects), at_fault=at_fault)
+        return replace(self._counts.sum() or Counts(), lengths=lengths, rejected=len(self.rejects), at_fault=at_fault)
 
     def report(self, group: int, files: Shard, index_sha256: str) -> ShardReport:
         """Writes the rejects, the contents and the files' digests; returns the report."""

@@ -172,8 +172,7 @@ def _line_breaks(data: bytes, buffer: npt.NDArray[np.uint8], is_last: bool) -> R
         return breaks
     returns = np.flatnonzero(buffer == CARRIAGE_RETURN)
     following = buffer[np.minimum(returns + 1, len(data) - 1)]  # after the last byte: the CR itself
-    alone = (following != NEWLINE) & (is_last | (returns + 1 < len(data)))
-    return np.sort(np.concatenate([breaks, returns[alone]]))
+    return np.sort(np.concatenate([breaks, returns[(following != NEWLINE) & (is_last | (returns + 1 < len(data)))]]))
 
 
 def _quoted_cells(buffer: npt.NDArray[np.uint8], breaks: Rows, dialect: Dialect) -> tuple[Rows, list[int]]:

@@ -133,7 +133,7 @@ class Groups:
     def _keys(self, table: pa.Table) -> Iterable[str | None]:
         encoded = [table[name].combine_chunks().dictionary_encode() for name in self.group]
         values = (each.dictionary.to_pylist() for each in encoded)
-        parts = [[key_part(value) or _digest(value) for value in one] for one in values]
+        parts = [[key_part(each) or content_digest(parse(each).data or b"").decode() for each in one] for one in values]
         indices = (each.indices.fill_null(-1).to_pylist() for each in encoded)
         # -1 is the last, None.
         cells = ([*map([*part, None].__getitem__, places)] for part, places in zip(parts, indices, strict=True))
@@ -168,10 +168,6 @@ class Groups:
             message = f"rows of one `{', '.join(self.group)}` differ in a column read as one value{shown}"
             self._faults.setdefault(number, Fault("wrong_type", message, name))
         return values.take(pa.array(first, mask=counts == 0)), None
-
-
-def _digest(reference: bytes) -> str:
-    return content_digest(parse(reference).data or b"").decode()
 
 
 def _held(values: pa.Array) -> pa.Array:

@@ -107,8 +107,7 @@ def _of_text(layout: ArrayLayout, data: bytes) -> bytes | None:
     try:
         return _of_lists(layout, json.loads(text))
     except (ValueError, RecursionError):
-        found = "a text or bytes, neither numbers, a JSON list nor a .npy file"
-        raise ArrayError(layout.wrong_type(found)) from None
+        raise ArrayError(layout.wrong_type("a text or bytes, neither numbers, a JSON list nor a .npy file")) from None
 
 
 def _of_lists(layout: ArrayLayout, lists: Sequence[Any]) -> bytes:

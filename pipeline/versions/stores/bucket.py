@@ -232,8 +232,7 @@ class BucketStore(base.Store):
         return sorted({key[len(prefix) :].rstrip("/") for key in self._listed(prefix, "/")} - {""})
 
     def sizes(self, folder: str = "") -> dict[str, int]:
-        objects = self._listed(self._below(folder))
-        return {key[len(self._prefix) :]: entry.bytes for key, entry in objects.items()}
+        return {key[len(self._prefix) :]: entry.bytes for key, entry in self._listed(self._below(folder)).items()}
 
     def _below(self, folder: str) -> str:
         return f"{self._prefix}{folder}/" if folder else self._prefix

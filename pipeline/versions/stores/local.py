@@ -160,11 +160,9 @@ class LocalStore(base.Store):
         """Links a temporary file to the name: a late writer cannot replace it. Without links, renames it."""
         path = self._within(name)
         temporary = paths.attempt_name(path)
+        with paths.replacing(temporary) as file:  # the writer's own errors are none of a link
+            yield file
         try:
-            with open(temporary, "xb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
             os.link(temporary, path)
         except FileExistsError:
             if not filecmp.cmp(temporary, path, shallow=False):
