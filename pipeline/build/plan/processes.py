@@ -42,5 +42,5 @@ def choose_processes(seconds: float, shards: int, options: RunOptions) -> tuple[
         return options.processes or 1, []
     free = free_bytes()
     number = processes_for(seconds, shards, cores(), free)
-    of = f"{cores()} cores, {free >> 30:,} GiB of free memory and about {seconds / 60:,.0f} minutes of one core's work"
+    of = f"{cores()} cores, {free >> 30:,} GiB of memory and about {seconds / 60:,.0f} minutes of one core's work"
     return number, [f"{number} worker processes for {of}: --processes gives another number"] if number > 1 else []
