@@ -29,6 +29,7 @@ splits: {train: 9, test: 1}
 label: label
 rejects: {max_share: 1}
 preprocessing: own_OWN:fn
+filter: rare:keep
 gate: {min_rows: 50, min_values: 50, jensen_shannon: 0.05, rows_gained: 0.5, features: {text: {ids_moved: 0.01}}}
 features:
   image: {kind: image, size: [4, 4], normalize: dataset}
@@ -42,6 +43,10 @@ import tensorflow as tf
 
 def fn(inputs, outputs):
     return outputs | {"old": tf.cast(inputs["age"] > 40, TYPE)}
+"""
+KEEP = """
+def keep(row):
+    return "a word" if row["text"].split()[0] in ("word3", "word7", "word9") else None
 """
 
 
@@ -68,6 +73,7 @@ def write(folder: Path, rows: int, *, bad: bool = False) -> None:
 
 
 def spec_of(folder: Path, own: str = "one", gate: str = "") -> str:
+    (folder / "rare.py").write_text(KEEP)
     (folder / "own_one.py").write_text(OWN.replace("TYPE", "tf.int64"))
     (folder / "own_two.py").write_text(OWN.replace("TYPE", "tf.float32"))
     lines = [gate if gate and line.startswith("gate:") else line for line in SPEC.splitlines()]
