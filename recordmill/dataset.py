@@ -60,19 +60,17 @@ def open_dataset(
     Raises:
         DatasetError: the dataset is missing or unreadable.
     """
-    if version is not None:
-        if not isinstance(version, str | int):
-            raise DatasetError(f"version is a name or a number, got {version!r}: `recordmill versions list` shows them")
-        version = str(version)
+    if not isinstance(version, str | int | None):
+        raise DatasetError(f"version is a name or a number, got {version!r}: `recordmill versions list` shows them")
     folder, allowed = _folder(str(path)), [files] if isinstance(files, str | Path) else files
     if (folder / MANIFEST_FILE).is_file():
         if version is not None:
             raise DatasetError(f"{folder} is one version's own folder: leave version='{version}' out")
         return Dataset(folder, allow(read_manifest(folder), folder, map(str, allowed)))
-    wanted = manifests.read_latest(folder).version if version in (None, "live") else version
+    wanted = manifests.read_latest(folder).version if version in (None, "live") else str(version)
     chosen = manifests.version_folder(folder, wanted)
     if not (chosen / MANIFEST_FILE).is_file():
-        chosen = manifests.version_folder(folder, _find(folder, wanted, is_named=wanted == version))
+        chosen = manifests.version_folder(folder, _find(folder, wanted, is_named=wanted == str(version)))
     return Dataset(chosen, allow(read_manifest(chosen), chosen, map(str, allowed)))
 
 

@@ -42,9 +42,8 @@ def read_state(file: Path) -> Any:
         state = state.get("input", state) if isinstance(state, dict) else state
         read_as(state, Facts, "the state")
     except (OSError, DatasetError) as error:
-        raise DatasetError(
-            f"{file} cannot be read ({getattr(error, 'strerror', error)}): name a file with a state, as JSON"
-        ) from None
+        why = getattr(error, "strerror", error)
+        raise DatasetError(f"{file} cannot be read ({why}): name a file with a state, as JSON") from None
     return state
 
 
@@ -54,28 +53,23 @@ def version_of(facts: Any) -> tuple[str, str]:
 
 
 def open_datasets(folders: Sequence[str], state: Any) -> Datasets:
-    """Opens the versions that a state names, each in one of the folders.
-
-    Raises: DatasetError: a version is in no folder, or a folder has none of them.
-    """
+    """Opens the versions that a state names. Raises: DatasetError: one is in no folder, or a folder has none."""
     wanted = {version_of(facts) for facts in state.get("mixed", [state])}
-    opened, why, others = Datasets(), "", list[str]()
+    opened, why, others = Datasets(), "", {*folders}
     for folder in folders:
-        found = set[tuple[str, str]]()
         is_version = (open_location(folder) / MANIFEST_FILE).is_file()
         for _, version in wanted:
             try:
                 dataset = recordmill.open_dataset(folder, None if is_version else version)
-                found.add(place := (dataset.name, dataset.version))
-                opened[place] = dataset
+                opened[place := (dataset.name, dataset.version)] = dataset
+                others -= {folder} if place in wanted else set()
             except DatasetError as error:
                 why = f" ({error})"
-        others += [] if found & wanted else [folder]
     for name, version in sorted(wanted - opened.keys()):
         lacks = f"{listed(folders)} lacks the version {version} of {name}, which the state names{why}"
         raise DatasetError(f"{lacks}: name its folder; of a mixture's other datasets by --mixed")
     if wanted and others:
-        raise DatasetError(f"{listed(others)} is of no dataset that the state names: leave it out")
+        raise DatasetError(f"{listed(sorted(others))} is of no dataset that the state names: leave it out")
     return {place: opened[place] for place in wanted}
 
 
@@ -84,13 +78,12 @@ def input_of(state: Any, opened: Datasets, host: int, hosts: int, without: Seque
     if (size := state["global_batch_size"]) % hosts:
         raise DatasetError(f"--hosts must divide the state's global batch size {size:,}, got {hosts:,}")
     files, inputs = {described(keys_in(file)): str(file) for file in without}, list[Input]()
-    lists = state.get("without") or []
-    lists = [lists] if isinstance(lists, str) else lists
+    lists = state.get("without", []) if "mixed" in state else [state.get("without")]
     for facts, left_out in zip(state.get("mixed", [state]), chain(lists, repeat(None)), strict=False):
-        if left_out and left_out not in files:
-            given = listed([f"{its} of {file}" for its, file in files.items()])
+        if left_out and left_out not in [*files]:  # a damaged state's may be a list
+            given = listed([*map(" of ".join, files.items())])
             what = f"the input of {facts.get('dataset')}, {facts.get('split')} left out {left_out}"
-            raise DatasetError(f"{what}: give the file of these keys, --without FILE, got {given}")
+            raise DatasetError(f"{what}: name their file by --without FILE, got {given}")
         options: dict[str, Any] = {name: facts[name] for name in SAME if name in facts}
         options["text"] = "packed" if "packed" in facts else "bucketed" if facts.get("bucketed") else "padded"
         options |= {"text_length": facts.get("packed"), "features": None if facts.get("bucketed") else []}
@@ -100,7 +93,7 @@ def input_of(state: Any, opened: Datasets, host: int, hosts: int, without: Seque
         options["label"] = state.get("label") if facts.get("balance") else None
         inputs.append(opened[version_of(facts)].training_input(**options))
     if others := [file for its, file in files.items() if its not in lists]:
-        raise DatasetError(f"the training did not leave the keys of {listed(others)} out: leave --without out")
+        raise DatasetError(f"the training did not leave the keys of {listed(others)} out: leave the file out")
     if "mixed" not in state:
         return inputs[0].resume(state)
     by_step = state.get("quotas", [])

@@ -79,9 +79,7 @@ class Input(NumpyInput):
     def steps_of(self, key: str | bytes, epoch: int = 0) -> list[int]:
         """Returns the steps of an epoch, by default epoch 0, in which this host reads a row, ascending.
 
-        Ignores a damaged row's stand-in. Computes the epoch's order: seconds for a million records.
-
-        Raises: DatasetError: no row has the key, or `epoch` is no whole number of at least 0.
+        Ignores a damaged row's stand-in. Takes seconds for a million records. Raises: DatasetError: no row has the key.
         """
         return steps_of(self.source, key, whole_number(epoch, "epoch"))
 

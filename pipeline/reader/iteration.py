@@ -267,10 +267,7 @@ class NumpyInput:
         return batches
 
     def set_epoch(self, epoch: int) -> None:
-        """Makes the next iteration give this epoch, from 0; by default, each iteration is the next epoch.
-
-        Raises: DatasetError: `epoch` is negative, or no whole number.
-        """
+        """Makes the next iteration give this epoch, from 0; by default, each is the next. Raises: DatasetError."""
         self.passes.set_epoch(whole_number(epoch, "epoch"))
 
     def state(self, step: int | None = None) -> State:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from recordmill.pipeline.errors import DatasetError, did_you_mean, listed
 from recordmill.pipeline.reader.order import FOR_EVER
-from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.base.stored import FinishOptions
 
 if TYPE_CHECKING:
@@ -143,10 +142,9 @@ def option_names(method: str) -> list[str]:
 
 def whole_number(value: Any, name: str) -> int:
     """Returns a whole number of at least 0, such as a step, also NumPy's, as an int. Raises: DatasetError."""
-    number = index(value) if hasattr(value, "__index__") else -1
-    if number < 0:
-        raise DatasetError(f"{name} is a whole number of at least 0, got {cut(repr(value))}")
-    return number
+    if not hasattr(value, "__index__") or index(value) < 0:
+        raise DatasetError(f"{name} is a whole number of at least 0, got {value!r}")
+    return index(value)
 
 
 def _check_names(method: str, options: Mapping[str, Any]) -> None:

@@ -5,7 +5,6 @@ of adopted rows, its files; of other rows, `pipeline.build.results.row_origins` 
 """
 
 import hashlib
-import logging
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -21,10 +20,8 @@ from recordmill.pipeline.reader.batches import BatchSource, Find, as_key, record
 from recordmill.pipeline.reader.order import Integers, Selected
 from recordmill.pipeline.reader.records import Records
 from recordmill.pipeline.reader.request import Request, check_batches
-from recordmill.pipeline.reader.rows import Chosen, Rows
+from recordmill.pipeline.reader.rows import LOG, Chosen, Rows
 from recordmill.pipeline.safe_text import count
-
-LOG = logging.getLogger("recordmill")
 
 
 class Row(NamedTuple):
