@@ -45,21 +45,23 @@ def _takes(
 
 
 def open_dataset(
-    path: str | Path, version: str | None = None, *, files: str | Path | Sequence[str | Path] = ()
+    path: str | Path, version: str | int | None = None, *, files: str | Path | Sequence[str | Path] = ()
 ) -> "Dataset":
     """Opens a dataset.
 
     Args:
         path: a build's output folder, or a version's own folder, with `dataset.json`: local, or a URL of an object
             store, `s3://bucket/out/emoji` or `gs://…`.
-        version: a version's name, a part of it, its number (`#3`), `-1` for the version published before the live one,
-            or `live`, the default.
+        version: a version's name, a part of it, its number (`3`, `#3`), `-1` for the version published before the live
+            one, or `live`, the default.
         files: folders, globs or URLs in which an adopted version's files may lie, besides the dataset's folder and the
             places that this user adopted into it on this machine: other files are not opened.
 
     Raises:
         DatasetError: the dataset is missing or unreadable.
     """
+    if not isinstance(version, str | int | None):
+        raise DatasetError(f"version is a name or a number, got {version!r}: `recordmill versions list` shows them")
     folder, allowed = _folder(str(path)), [files] if isinstance(files, str | Path) else files
     if (folder / MANIFEST_FILE).is_file():
         if version is not None:
@@ -68,7 +70,7 @@ def open_dataset(
     wanted = manifests.read_latest(folder).version if version in (None, "live") else str(version)
     chosen = manifests.version_folder(folder, wanted)
     if not (chosen / MANIFEST_FILE).is_file():
-        chosen = manifests.version_folder(folder, _find(folder, wanted, is_named=wanted == version))
+        chosen = manifests.version_folder(folder, _find(folder, wanted, is_named=wanted == str(version)))
     return Dataset(chosen, allow(read_manifest(chosen), chosen, map(str, allowed)))
 
 

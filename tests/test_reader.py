@@ -254,11 +254,13 @@ def test_a_dataset_is_read_from_anywhere(copied: Path, tmp_path: Path, monkeypat
 @pytest.mark.parametrize(("path", "version", "facts"), [
     (".", "v9", ("version 'v9'", "v1")),
     (".", "../v1", ("'../v1'",)),
+    (".", 9, ("no version '9'", "v1")),
+    (".", 1.0, ("1.0", "number", "`recordmill versions list`")),
     ("versions/v1", "v1", ("versions/v1", "leave version='v1' out")),
     ("versions", None, ("versions", "`recordmill build")),
     ("nowhere", None, ("nowhere", "`--output`")),
 ])  # fmt: skip
-def test_what_cannot_be_opened_says_why(path: str, version: str | None, facts: tuple[str, ...], tmp_path: Path) -> None:
+def test_what_cannot_be_opened_says_why(path: str, version: Any, facts: tuple[str, ...], tmp_path: Path) -> None:
     hand_made.write_dataset(tmp_path, version="v1")
     with raises(DatasetError, *facts):
         open_dataset(tmp_path / path, version)

@@ -160,6 +160,10 @@ def test_a_mixture_refuses_what_an_input_refuses_and_an_evaluation_with_weights(
         with raises(DatasetError, option, f"got {value}"):
             mix(inputs(dataset), [1, 1], **{option: value})  # type: ignore[arg-type]
     padded = dataset.evaluation_input("train", batch_size=4, features=FEATURES, pad=True)
+    two = inputs(dataset)
+    with raises(DatasetError, "mix([a, b], weights)"):
+        mix(*two)  # type: ignore[arg-type]
+    assert [each.meter for each in two] == [None, None]  # nothing was read
     with raises(DatasetError, "mix", "pad=True"):
         mix([padded, padded], [1, 1])
 

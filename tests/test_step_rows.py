@@ -21,6 +21,7 @@ from tests import published, tfrecords
 from tests.messages import assert_names, raises
 
 PACKED = {"text": "packed", "features": ["text"], "label": None}
+LACKS = ("small, train", "6 keys, 0a", "--without FILE")
 BAD = ["row/3", "row/17", "row/42", "row/111", "row/0", "row/199"]
 ROWS, LENGTH = 200, 2
 
@@ -188,10 +189,48 @@ def test_a_training_goes_on_at_its_step_without_rows_to_come(dataset: Dataset) -
     ([3], ("got 3",)),
     (None, ("None", "list of keys")),
     ([f"row/{number}" for number in range(ROWS)], ("all ", "'train'")),
+    (["row/42"], ("1 of 1 key ", "'train'", "small")),
 ])  # fmt: skip
 def test_wrong_lists(without: Any, facts: tuple[str, ...], dataset: Dataset) -> None:
     with raises(DatasetError, *facts):
         read(dataset, without=without)
+
+
+@pytest.mark.parametrize("options", [{}, PACKED])
+@pytest.mark.parametrize(("split", "bad", "some"), [
+    ("train", BAD, "4 of 6 keys"),
+    ("train", [BAD[0], BAD[-1]], None),
+    ("train[:50%]", None, "1 of 2 keys"),
+])  # fmt: skip
+def test_keys_of_other_splits_are_counted(
+    split: str, bad: Any, some: str, options: Any, dataset: Dataset, caplog: pytest.LogCaptureFixture
+) -> None:
+    if bad is None:  # the first and the last row that the order reads
+        keys = [keys for step in recorded(read(dataset, **options, shuffle="none", epochs=1)).values() for keys in step]
+        bad = [keys[0][0], keys[-1][0]]
+    for host in range(2):
+        dataset.training_input(split, batch_size=2, host_index=host, host_count=2, without=bad, **options)
+    logged = [record.getMessage() for record in caplog.records]
+    assert len(logged) == (some is not None)
+    assert_names(logged, *([some, split] if some else []))
+
+
+@pytest.mark.parametrize("number", [-1, 1.5, 7.0, "7", None])
+@pytest.mark.parametrize("ask", [
+    lambda given, number: given.rows(number),
+    lambda given, number: given.steps_of("row/7", epoch=number),
+    lambda given, number: given.set_epoch(number),
+    lambda given, number: given.state(step=number or "None"),
+])  # fmt: skip
+def test_steps_and_epochs_are_whole_numbers(ask: Any, number: Any, dataset: Dataset) -> None:
+    with raises(DatasetError, "whole number", number):
+        ask(read(dataset), number)
+
+
+def test_steps_may_be_numpys(dataset: Dataset) -> None:
+    given = read(dataset)
+    assert given.rows(np.int64(7)) == given.rows(7)  # type: ignore[arg-type]
+    assert given.steps_of("row/7", np.int64(1)) == given.steps_of("row/7", 1)  # type: ignore[arg-type]
 
 
 def test_any_collection_goes_to_worker_processes(dataset: Dataset) -> None:
@@ -246,13 +285,40 @@ def test_show_needs_a_state_alone(
     assert show(dataset, "3", *state, capsys=capsys) == [row.key for each in given for row in each.rows(3)]
 
 
-def show(dataset: Dataset, step: str, *options: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """The keys that `recordmill show --step` prints."""
+KEYS = "(row/[0-9]+)  "
+
+
+def show(
+    dataset: Dataset, step: str, *options: str, capsys: pytest.CaptureFixture[str], found: str = KEYS
+) -> list[Any]:
+    """The keys that `recordmill show --step` prints, or what else is found."""
     with pytest.raises(SystemExit) as ended:
         main(["show", str(dataset.folder.parent.parent), "--step", step, *options])
     shown = capsys.readouterr()
     assert (ended.value.code, shown.err) == (0, "")
-    return re.findall("(row/[0-9]+)  ", shown.out)
+    return re.findall(found, shown.out)
+
+
+def test_show_names_a_mixtures_datasets_and_takes_their_list_once(
+    dataset: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = write(tmp_path)
+    published.write_manifest(other.folder, replace(other.manifest, name="other"))
+    places, options = [dataset, open_dataset(tmp_path)], {"batch_size": 6, "features": [], "with_key": True}
+    (tmp_path / "bad.txt").write_text("\n".join(BAD))
+    (tmp_path / "one.txt").write_text(BAD[0])
+    files = [f"--without={tmp_path}/{name}.txt" for name in ("one", "bad")]
+    (tmp_path / "run").mkdir()
+    for lists, given in (([BAD, BAD], files[1:]), ([BAD, [BAD[0]]], files), ([(), [BAD[0]]], files[:1])):
+        inputs = [each.training_input(**options, without=bad) for each, bad in zip(places, lists, strict=True)]
+        both = mix(inputs, [1, 1])
+        (tmp_path / "run" / "training.json").write_text(json.dumps({"input": both.state(step=0)}))
+        state = ("--state", str(tmp_path / "run"), "--mixed", str(tmp_path), *given)
+        expected = [(row.key, row.dataset) for row in both.rows(7)]
+        assert show(dataset, "7", *state, capsys=capsys, found=KEYS + r".*, of (\w+) ") == expected
+    with pytest.raises(SystemExit):
+        main(["show", str(dataset.folder.parent.parent), "--step", "7", *state[:-1], files[1]])
+    assert_names(capsys.readouterr().err, "other, train", "1 key,", "--without FILE", "got 6 keys,", "bad.txt")
 
 
 def test_show_takes_the_options_too_and_draws(
@@ -276,11 +342,19 @@ def test_show_takes_the_options_too_and_draws(
     ({"mixed": []}, ["--step", "1"], ("steps []",)),
     ({"mixed": [], "quotas": [[0, ["x"]]]}, ["--step", "1"], ("quotas", "'x'")),
     ({"mixed": [], "quotas": [[0, [1]]]}, ["--step", "1"], ("[1] for 0",)),
-    ({}, ["--step", "1", "--without", "/dev/null"], ("/dev/null", "leave --without out")),
+    ({}, ["--step", "1", "--without", "/dev/null"], ("/dev/null", "leave the file out")),
+    ({"without": "6 keys, 0a"}, ["--step", "1", "--without", "/dev/null"], (*LACKS, "got 0 keys", "/dev/null")),
+    ({"without": "6 keys, 0a"}, ["--step", "1"], (*LACKS, "got none")),
+    ({"without": ["x"]}, ["--step", "1"], ("['x']", "got none")),
+    ({}, ["--step", "1", "--json"], ("--step", "no --json")),
+    ({}, ["--step", "1", "--mixed", "/dev"], ("/dev ", "leave it out")),
+    (None, ["--step", "1", "--batch-size", "6", "--mixed", "/dev"], ("--mixed", "--state")),
+    (None, ["--step", "1", "--state", "nowhere.json"], ("nowhere.json", "(No such file or directory)")),
+    (None, ["--step", "1", "--state", "/dev"], ("/dev/training.json", "(No such file or directory)")),
     ({}, ["--step", "1", "--record", "row/3"], ("--record", "give one")),
-    ({}, ["--step", "1", "--output", "/dev/null/x.png"], ("/dev/null/x.png", "--output")),
+    ({}, ["--step", "1", "--output", "/dev/null/x.png"], ("/dev/null/x.png", "no folder /dev/null", "--output")),
     ({"step": -1}, ["--step", "1"], ("-1", "`state()`")),
-    ({}, ["--step", "1", "--hosts", "4"], ("global batch size", "6")),
+    ({}, ["--step", "1", "--hosts", "4"], ("--hosts", "4", "global batch size 6")),
 ])  # fmt: skip
 def test_wrong_questions(
     state: Any,

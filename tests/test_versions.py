@@ -157,7 +157,8 @@ def test_pins(output: str) -> None:
 
 def test_a_tag_finds_its_version_and_keeps_it(output: str) -> None:
     assert tag(output, "v1", "1").version == NAMES[0]
-    assert find(output, "v1").version == open_dataset(output, "v1").version == NAMES[0]
+    for wanted in ("v1", 1):
+        assert find(output, str(wanted)).version == open_dataset(output, wanted).version == NAMES[0]
     assert [version.tags for version in list_versions(output)] == [("v1",), (), ()]
     for name, facts in {"v1": (NAMES[0], "unpin"), "live": ("letter",), "7": ("letter",)}.items():
         with raises(OutputError, f"'{name}'", *facts):

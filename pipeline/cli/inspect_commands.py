@@ -55,15 +55,18 @@ def show(
     if spec is not None and record is None and step is None:
         raise DatasetError("--spec is for --record KEY and --step: its sources are searched for rows")
     if as_json and (record is not None or step is not None):
-        raise DatasetError(f"--json is for versions: `recordmill head {folder} --key KEY --json` for records")
+        raise DatasetError(f"--record and --step have no --json: `recordmill head {folder} --key KEY --json` has it")
     if step is None and any(each not in (None, []) for each in (state, seed, batch_size, split, without, mixed, png)):
         raise DatasetError("--step N is missing: the other options say of which training")
     if step is not None:
         if record is not None:
             raise DatasetError("--record is of a key, and --step of a training: give one")
-        if (state is None) == (batch_size is None) or (state and (seed, split, version) != (None, None, None)):
-            both = "--state alone, or its --batch-size with --seed, --hosts and --split"
+        is_alone = not mixed if state is None else (seed, split, version) == (None, None, None)
+        if (state is None) == (batch_size is None) or not is_alone:
+            both = "--state alone, with --mixed for a mixture, or its --batch-size with --seed, --hosts and --split"
             raise DatasetError(f"--step is of a training: give {both}")
+        if png is not None and not png.absolute().parent.is_dir():
+            raise DatasetError(f"{png} cannot be written: there is no folder {png.parent}; make it, or change --output")
         from recordmill.pipeline.cli import step as steps
 
         if state is not None:

@@ -16,7 +16,7 @@ from recordmill.pipeline.inspection import Record, lines_of
 from recordmill.pipeline.json_values import Count, parse_json, read_as
 from recordmill.pipeline.reader.input import Input
 from recordmill.pipeline.reader.mix import MixedSource, check_weights
-from recordmill.pipeline.reader.step_rows import Row
+from recordmill.pipeline.reader.step_rows import Row, described, keys_in
 from recordmill.pipeline.versions.stores.open_store import open_location
 
 SAME = ("split", "seed", "shuffle", "balance", "drop_remainder")  # facts of a state that are options
@@ -35,13 +35,15 @@ class Facts(TypedDict):
 
 
 def read_state(file: Path) -> Any:
-    """Reads a file with a state, or with one of `TrainingCheckpoint`. Raises: DatasetError."""
+    """Reads a file with a state, or one of `TrainingCheckpoint` or its folder. Raises: DatasetError."""
     try:
+        file = file / "training.json" if file.is_dir() else file  # of `TrainingCheckpoint`
         state = parse_json(file.read_bytes())
         state = state.get("input", state) if isinstance(state, dict) else state
         read_as(state, Facts, "the state")
     except (OSError, DatasetError) as error:
-        raise DatasetError(f"{file} cannot be read ({error}): name a file with a state, as JSON") from None
+        why = getattr(error, "strerror", error)
+        raise DatasetError(f"{file} cannot be read ({why}): name a file with a state, as JSON") from None
     return state
 
 
@@ -51,38 +53,47 @@ def version_of(facts: Any) -> tuple[str, str]:
 
 
 def open_datasets(folders: Sequence[str], state: Any) -> Datasets:
-    """Opens the versions that a state names, each in one of the folders. Raises: DatasetError: one is not there."""
+    """Opens the versions that a state names. Raises: DatasetError: one is in no folder, or a folder has none."""
     wanted = {version_of(facts) for facts in state.get("mixed", [state])}
-    opened, why = Datasets(), ""
+    opened, why, others = Datasets(), "", {*folders}
     for folder in folders:
         is_version = (open_location(folder) / MANIFEST_FILE).is_file()
         for _, version in wanted:
             try:
                 dataset = recordmill.open_dataset(folder, None if is_version else version)
-                opened[dataset.name, dataset.version] = dataset
+                opened[place := (dataset.name, dataset.version)] = dataset
+                others -= {folder} if place in wanted else set()
             except DatasetError as error:
                 why = f" ({error})"
     for name, version in sorted(wanted - opened.keys()):
         lacks = f"{listed(folders)} lacks the version {version} of {name}, which the state names{why}"
         raise DatasetError(f"{lacks}: name its folder; of a mixture's other datasets by --mixed")
+    if wanted and others:
+        raise DatasetError(f"{listed(sorted(others))} is of no dataset that the state names: leave it out")
     return {place: opened[place] for place in wanted}
 
 
 def input_of(state: Any, opened: Datasets, host: int, hosts: int, without: Sequence[Path]) -> Input:
     """Makes the input of a state for a host, with lists of keys that it left out. Raises: DatasetError."""
-    files, inputs = iter(without), list[Input]()
-    lists = state.get("without", ()) if "mixed" in state else [state.get("without")]
+    if (size := state["global_batch_size"]) % hosts:
+        raise DatasetError(f"--hosts must divide the state's global batch size {size:,}, got {hosts:,}")
+    files, inputs = {described(keys_in(file)): str(file) for file in without}, list[Input]()
+    lists = state.get("without", []) if "mixed" in state else [state.get("without")]
     for facts, left_out in zip(state.get("mixed", [state]), chain(lists, repeat(None)), strict=False):
+        if left_out and left_out not in [*files]:  # a damaged state's may be a list
+            given = listed([*map(" of ".join, files.items())])
+            what = f"the input of {facts.get('dataset')}, {facts.get('split')} left out {left_out}"
+            raise DatasetError(f"{what}: name their file by --without FILE, got {given}")
         options: dict[str, Any] = {name: facts[name] for name in SAME if name in facts}
         options["text"] = "packed" if "packed" in facts else "bucketed" if facts.get("bucketed") else "padded"
         options |= {"text_length": facts.get("packed"), "features": None if facts.get("bucketed") else []}
-        options |= {"batch_size": max(1, state["global_batch_size"] // hosts), "host_index": host, "host_count": hosts}
+        options |= {"batch_size": size // hosts, "host_index": host, "host_count": hosts}
         # A damaged record ends a training with on_error='raise': all batches before it are the same.
-        options |= {"with_key": True, "on_error": "skip", "without": next(files, ()) if left_out else ()}
+        options |= {"with_key": True, "on_error": "skip", "without": files[left_out] if left_out else ()}
         options["label"] = state.get("label") if facts.get("balance") else None
         inputs.append(opened[version_of(facts)].training_input(**options))
-    if others := [*files]:
-        raise DatasetError(f"the training left no keys of {listed([*map(str, others)])} out: leave --without out")
+    if others := [file for its, file in files.items() if its not in lists]:
+        raise DatasetError(f"the training did not leave the keys of {listed(others)} out: leave the file out")
     if "mixed" not in state:
         return inputs[0].resume(state)
     by_step = state.get("quotas", [])
@@ -111,6 +122,7 @@ def show_step(
         lines.append(f"step {step:,}, host {host} of {hosts}: {count(len({row.place for row in rows}), 'row')}")
         for row in rows:
             [first, *values] = lines_of(records[row.record])
+            first += f", of {row.dataset} {row.version}" if len(opened) > 1 else ""
             share = f", {row.share:.1%} of its row" if row.share < 1 else ""
             places = [f"{row.file}, line {row.line:,}"] if row.file else origins.get(row.key, [])
             lines += [f"{row.place:>4}  {first}{share}", *(f"      from {each}" for each in places)]

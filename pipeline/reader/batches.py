@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, chain
 from operator import index
 from typing import Any, Protocol, Self
 
@@ -148,13 +148,14 @@ def as_key(key: str | bytes) -> bytes:
     return key if isinstance(key, bytes) else key.encode("utf-8", "surrogateescape")
 
 
-def records_of(request: Request, find: Find, keys: Sequence[bytes]) -> tuple[Integers, set[bytes]]:
-    """Returns the records of keys in the request's shards, ascending, and the keys found in any shard."""
+def records_of(request: Request, find: Find, keys: Sequence[bytes]) -> tuple[Integers, dict[bytes, list[int]]]:
+    """Returns the records of keys in the request's shards, ascending, and those of each key found in any shard."""
     firsts = accumulate((shard.records for shard in request.shards), initial=0)
     first_of = {shard.index_of_split: first for shard, first in zip(request.shards, firsts, strict=False)}
-    found = [*find(keys)]
-    numbers = [first_of[shard] + record for shard, record, _ in found if shard in first_of]
-    return np.array(sorted(numbers), np.int64), {key for _, _, key in found}
+    found = dict[bytes, list[int]]()
+    for shard, record, key in find(keys):
+        found.setdefault(key, []).extend([first_of[shard] + record] if shard in first_of else [])
+    return np.array(sorted(chain(*found.values())), np.int64), found
 
 
 def element_spec(request: Request) -> Any:

@@ -21,7 +21,7 @@ from recordmill.pipeline.reader.batches import Find, SplitSource, fitting
 from recordmill.pipeline.reader.block_cache import BlockCache
 from recordmill.pipeline.reader.iteration import Iteration, NumpyBatches, NumpyInput, OnDevice, placed
 from recordmill.pipeline.reader.notebook import input_html
-from recordmill.pipeline.reader.options import ReadOptions
+from recordmill.pipeline.reader.options import ReadOptions, whole_number
 from recordmill.pipeline.reader.records import Records
 from recordmill.pipeline.reader.remote import Folder
 from recordmill.pipeline.reader.request import make_request, of_host
@@ -72,16 +72,16 @@ class Input(NumpyInput):
             an adopted file; None of others), `dataset`, `version`, `split`, `position` (for `dataset.records(split,
             positions=[…])`) and `place` (in the batch, shared in a packed row).
 
-        Raises: DatasetError: `step` is negative, or the input is empty; DamagedRecordError: a record is damaged.
+        Raises: DatasetError: `step` is no whole number of at least 0, or the input is empty; DamagedRecordError.
         """
-        return rows_of(self.source, step)
+        return rows_of(self.source, whole_number(step, "step"))
 
     def steps_of(self, key: str | bytes, epoch: int = 0) -> list[int]:
-        """Returns the steps of an epoch in which this host reads a row, ascending; a damaged one's stand-in is ignored.
+        """Returns the steps of an epoch, by default epoch 0, in which this host reads a row, ascending.
 
-        Computes the epoch's order: seconds for a million records. Raises: DatasetError: no row has the key.
+        Ignores a damaged row's stand-in. Takes seconds for a million records. Raises: DatasetError: no row has the key.
         """
-        return steps_of(self.source, key, epoch)
+        return steps_of(self.source, key, whole_number(epoch, "epoch"))
 
     def as_tf_data(self, model: Any = None, *, native: bool = False) -> "tf.data.Dataset":
         """Returns the batches as a `tf.data.Dataset`; each iteration over it is the next epoch, as with `as_numpy`.

@@ -15,7 +15,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from copy import copy
 from itertools import count, takewhile
-from operator import index
 from typing import Any, Self, TypeAlias
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, version_folder
@@ -24,6 +23,7 @@ from recordmill.pipeline.json_values import check_format
 from recordmill.pipeline.parallel import in_order
 from recordmill.pipeline.reader.batches import BATCHES_AHEAD, Batches, BatchSource
 from recordmill.pipeline.reader.metrics import SKIPPED, Meter
+from recordmill.pipeline.reader.options import whole_number
 from recordmill.pipeline.reader.order import Passes
 from recordmill.pipeline.reader.remote import Folder
 from recordmill.pipeline.reader.rows import Batch, too_many
@@ -267,8 +267,8 @@ class NumpyInput:
         return batches
 
     def set_epoch(self, epoch: int) -> None:
-        """Makes the next iteration give this epoch, from 0; by default, each iteration is the next epoch."""
-        self.passes.set_epoch(epoch)
+        """Makes the next iteration give this epoch, from 0; by default, each is the next. Raises: DatasetError."""
+        self.passes.set_epoch(whole_number(epoch, "epoch"))
 
     def state(self, step: int | None = None) -> State:
         """Returns the input's position, for a checkpoint: JSON, under 1 KB.
@@ -281,9 +281,7 @@ class NumpyInput:
             if self._latest is None:
                 raise DatasetError("state() needs a step here: how many the model has taken since the first of epoch 0")
             step = self._latest.step
-        if index(step) < 0:
-            raise DatasetError(f"step is at least 0, got {step}")
-        return _state(self.source, index(step))  # a state is JSON: an optimizer's steps may be NumPy's
+        return _state(self.source, whole_number(step, "step"))  # a state is JSON: an optimizer's steps may be NumPy's
 
     def resume(self, state: State) -> Self:
         """Returns the same input from a state on, with the batches that would have come next.

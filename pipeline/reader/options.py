@@ -13,6 +13,7 @@ TypeError: evaluation_input has no option 'dtyp'; did you mean `dtype`?
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
+from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -137,6 +138,13 @@ def option_names(method: str) -> list[str]:
     """Returns the option names of `training_input` or `evaluation_input`, without `split`."""
     others = (each for each in fields(ReadOptions) if each.name != "split")
     return [each.name for each in others if each.metadata.get("only", method) == method]
+
+
+def whole_number(value: Any, name: str) -> int:
+    """Returns a whole number of at least 0, such as a step, also NumPy's, as an int. Raises: DatasetError."""
+    if not hasattr(value, "__index__") or index(value) < 0:
+        raise DatasetError(f"{name} is a whole number of at least 0, got {value!r}")
+    return index(value)
 
 
 def _check_names(method: str, options: Mapping[str, Any]) -> None:

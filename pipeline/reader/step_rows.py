@@ -5,7 +5,7 @@ of adopted rows, its files; of other rows, `pipeline.build.results.row_origins` 
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import repeat
@@ -20,7 +20,8 @@ from recordmill.pipeline.reader.batches import BatchSource, Find, as_key, record
 from recordmill.pipeline.reader.order import Integers, Selected
 from recordmill.pipeline.reader.records import Records
 from recordmill.pipeline.reader.request import Request, check_batches
-from recordmill.pipeline.reader.rows import Chosen, Rows
+from recordmill.pipeline.reader.rows import LOG, Chosen, Rows
+from recordmill.pipeline.safe_text import count
 
 
 class Row(NamedTuple):
@@ -44,8 +45,8 @@ class Row(NamedTuple):
 
 def rows_of(source: BatchSource, step: int) -> list[Row]:
     """Returns the rows of a step's batch, in its order. Raises: as `Input.rows`."""
-    if step < 0 or not source.of_epoch:
-        raise DatasetError(f"step is at least 0, of an epoch of {source.of_epoch:,} steps, got {step}")
+    if not source.of_epoch:
+        raise DatasetError("the input is empty: it has no steps")
     found = list[Row]()
     with closing(source.open()) as batches:
         for rows, chosen, places in batches.parts(step):
@@ -83,8 +84,6 @@ def _rows(rows: Rows, chosen: Chosen, places: Integers) -> list[Row]:
 
 def steps_of(source: BatchSource, key: str | bytes, epoch: int) -> list[int]:
     """Returns the steps of an epoch in which this host reads a key. Raises: as `Input.steps_of`."""
-    if epoch < 0:
-        raise DatasetError(f"epoch is at least 0, got {epoch}")
     found = {id(each.request): records_of(each.request, each.find, [as_key(key)]) for each in source.sources}
     if not any(keys for _, keys in found.values()):
         raise DatasetError(f"no row has the key {key!r}: `recordmill head` shows some keys")
@@ -102,28 +101,35 @@ def leave_out(request: Request, records: Records, find: Find) -> Request:
 
     Raises: DatasetError: the list is unreadable, no row of the version has a key, or too few records stay.
     """
-    keys = _keys_in(request.given.without)
+    keys = keys_in(request.given.without)
     if not keys:
         return request
     gone, found = records_of(request, find, keys)
+    split = f"'{request.given.split}' of {request.dataset}"
     if unknown := [key.decode("utf-8", "replace") for key in keys if key not in found]:
-        several = f"{len(unknown):,} of {len(keys):,} keys of without are of no row in {request.version}"
+        several = f"{len(unknown):,} of {count(len(keys), 'key')} of without are of no row in {request.version}"
         where = "`recordmill show DIR --record KEY` says whether it was rejected or forgotten"
         raise DatasetError(f"{several}: {listed(unknown, 3)}; {where}")
-    rows = gone
+    selected = Selected(request.ranges)
+    numbers = selected.numbers_of(gone if request.packing is None else records.rows_of(gone))
+    read = selected(numbers)
     if request.packing is not None:
-        rows = records.rows_of(gone)
-        pieces = records.pieces(rows)
+        pieces = records.pieces(read)
         left = pieces.without_pieces(np.flatnonzero(np.isin(pieces.records, gone)))
-        rows = rows[np.diff(left.splits) == 0]
-    numbers = Selected(request.ranges).numbers_of(rows)
+        numbers, read = numbers[np.diff(left.splits) == 0], pieces.records
     if len(numbers) == request.steps.records > 0:
-        raise DatasetError(f"without leaves out all {len(numbers):,} rows of '{request.given.split}': keep some")
+        raise DatasetError(f"without leaves out all {len(numbers):,} rows of {split}: keep some")
+    if (elsewhere := sum(map({*read.tolist()}.isdisjoint, found.values()))) and request.steps.records:
+        several = f"{elsewhere:,} of {count(len(keys), 'key')} of without belong to no row of {split}"
+        if elsewhere == len(keys):
+            raise DatasetError(f"{several}: give the keys to the input that reads their rows")
+        if not request.given.host_index:  # once for all hosts
+            LOG.warning("%s, and leave nothing out there", several)
     made = replace(
         request,
         given=replace(request.given, without=keys),  # pickles
         steps=replace(request.steps, records=request.steps.records - len(numbers)),
-        without=f"{len(keys):,} keys, {hashlib.sha256(b''.join(sorted(map(digest, keys)))).hexdigest()[:16]}",
+        without=described(keys),
         gone=gone,
         gone_rows=numbers,
     )
@@ -131,7 +137,12 @@ def leave_out(request: Request, records: Records, find: Find) -> Request:
     return made
 
 
-def _keys_in(given: Any) -> list[bytes]:
+def described(keys: Sequence[bytes]) -> str:
+    """Describes unique keys, in any order, as a state does: `6 keys, 0f1e2d3c4b5a6978`."""
+    return f"{count(len(keys), 'key')}, {hashlib.sha256(b''.join(sorted(map(digest, keys)))).hexdigest()[:16]}"
+
+
+def keys_in(given: Any) -> list[bytes]:
     """Returns the keys of a list or of a file, each once. Raises: DatasetError."""
     try:
         of_file = filter(None, Path(given).read_bytes().splitlines()) if isinstance(given, str | Path) else given
