@@ -85,7 +85,9 @@ MISTAKES = {
     "def keep(row):\n    return True\n": ["None to keep", "bool", "'0'"],
     "def keep(row):\n    return ''\n": ["1 to 100", "0 of them"],
     "def keep(row):\n    return 'a' * 101\n": ["1 to 100", "101 of them"],
-    "def keep(row):\n    return 'a\\nb'\n": ["printable"],
+    "def keep(row):\n    return 'a\\nb'\n": ["printable", r"'\n' among them"],
+    "import sys\ndef keep(row):\n    sys.exit(3)\n": ["line 3", "SystemExit: 3", "'0'"],
+    "import sys\nsys.exit(3)\n": ["line 2", "SystemExit: 3"],
     "def other(row):\n    return None\n": ["no function `keep`"],
 }
 

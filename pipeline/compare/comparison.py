@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from recordmill.pipeline.compare.distributions import lost_names, pixel_figures, value_figures
 from recordmill.pipeline.compare.figures import Figure, rise
 from recordmill.pipeline.compare.versions import ComparedVersion, compare_ids, is_edited
-from recordmill.pipeline.dataset.counts import FILTERED
+from recordmill.pipeline.dataset.counts import FILTERED, filtered_rows
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import DatasetError
 
@@ -66,7 +66,7 @@ def _count_figures(
     rejected, read = ([version.rows.get(what, 0) for version in (before, after)] for what in ("rejected", "read"))
     counts = [version.rejects.get("by_reason", {}) for version in (before, after)]
     reasons = sorted(reason for reason in {*counts[0], *counts[1]} if reason.startswith(FILTERED))
-    meant = [sum(each.get(reason, 0) for reason in reasons) for each in counts]
+    meant = [filtered_rows(each) for each in counts]
     yield from rise("rejects", "all", [rejected[0] - meant[0], rejected[1] - meant[1]], read, "rows")
     for reason in reasons if before.spec.get("filter") == after.spec.get("filter") else ():
         yield from rise(FILTERED, reason.partition(": ")[2], [each.get(reason, 0) for each in counts], read, "rows")
