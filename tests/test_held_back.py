@@ -165,7 +165,7 @@ def test_a_protected_version_is_not_removed(local: str, protected: str) -> None:
         with raises(OutputError, "v2 is pinned", f"`recordmill versions unpin {local} v2`"):
             reject(local)
     else:
-        with held(local, "v2"), raises(UnsettledOutputError, "v2", "a program reads it"):
+        with held(local, "v2"), raises(UnsettledOutputError, "v2", "end the program that reads it"):
             reject(local)
     assert names(local) == ["v1", "v2"]
 

@@ -159,7 +159,12 @@ def test_a_tag_finds_its_version_and_keeps_it(output: str) -> None:
     assert tag(output, "v1", "1").version == NAMES[0]
     assert find(output, "v1").version == open_dataset(output, "v1").version == NAMES[0]
     assert [version.tags for version in list_versions(output)] == [("v1",), (), ()]
-    for name, facts in {"v1": (NAMES[0], "unpin"), "live": ("reserved",), "held-back": ("reserved",), "7": ("letter",)}.items():
+    for name, facts in {
+        "v1": (NAMES[0], "unpin"),
+        "live": ("reserved",),
+        "held-back": ("reserved",),
+        "7": ("letter",),
+    }.items():
         with raises(OutputError, f"'{name}'", *facts):
             tag(output, name)
     assert_names(prune(output, keep=1, grace_seconds=0).kept[NAMES[0]], "pinned")

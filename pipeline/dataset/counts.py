@@ -155,11 +155,6 @@ def counted_as(code: str, message: str) -> str:
     return f"{FILTERED}: {message}" if code == FILTERED else code
 
 
-def filtered_rows(by_reason: Mapping[str, int]) -> int:
-    """Adds up the rows that the user's filter left out."""
-    return sum(rows for reason, rows in by_reason.items() if reason.startswith(FILTERED))
-
-
 def by_split(reports: Iterable[ShardReport]) -> dict[str, Counts]:
     """Adds up the counts of shards as they come, by split."""
     folds = defaultdict[str, Fold[Counts]](partial(Fold, Counts.sum))
