@@ -342,9 +342,10 @@ def load_spec(path: str, text: str | None = None) -> Spec:
         data = shlex.quote(path) if Path(path).exists() else f"DATA -o {shlex.quote(path)}"
         raise SpecError(f"{path}: cannot be read: {reason}; `recordmill init {data}` writes a spec") from None
     except SpecError as error:
-        if not FORMATS.keys() & PurePath(path.lower()).suffixes:
-            raise
-        raise SpecError(f"{error}; of data, `recordmill init {shlex.quote(path)}` writes a spec") from None
+        is_data = FORMATS.keys() & PurePath(path.lower()).suffixes
+        raise SpecError(
+            f"{error}{f'; `recordmill init {shlex.quote(path)}` writes a spec' if is_data else ''}"
+        ) from None
     spec._folder = str(Path(path).resolve().parent)
     named = {name: each for name, each in spec.resolved_features().items() if isinstance(each, ListedClasses)}
     for name, feature in named.items():

@@ -95,12 +95,11 @@ class RowFilter:
             raise UserCodeError(f"{blame(error, self._name or '', values)}; the row: {cut(repr(key))}") from error
         if reason is None or (isinstance(reason, str) and 0 < len(reason) <= LONGEST and reason.isprintable()):
             return None if reason is None else Fault(FILTERED, reason[:])  # a plain str of an Enum's
-        odd = [repr(each) for each in reason if not each.isprintable()] if isinstance(reason, str) else []
         got = f"{len(reason):,} of them" if isinstance(reason, str) else f"the type {type(reason).__name__}"
+        if isinstance(reason, str) and not reason.isprintable():
+            got = f"{next(each for each in reason if not each.isprintable())!r} among them"
         wanted = f"None to keep a row, or a reason: a str of 1 to {LONGEST} printable characters"
-        raise UserCodeError(
-            f"`{self._name}` should return {wanted}; it gave {odd[0] + ' among them' if odd else got}; the row: {cut(repr(key))}"
-        )
+        raise UserCodeError(f"`{self._name}` should return {wanted}; it gave {got}; the row: {cut(repr(key))}")
 
     def _rows(self, rows: pa.Table) -> Iterator[dict[str, Any]]:
         names = self._planned.schema.features
