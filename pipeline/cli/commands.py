@@ -43,9 +43,10 @@ class Commands(TyperGroup):
         if name in self.commands:
             return super().resolve_command(ctx, args)
         if self.name == "versions":
-            of_all = f"; it is `recordmill {' '.join(args)}`" if name in ctx.parent.command.commands else ""
-            near = of_all or did_you_mean(name, self.commands, "`recordmill versions {}`")
-            raise TyperException(f"unknown command '{name}'{near or f'; `recordmill versions list {name}` lists some'}")
+            near = did_you_mean(name, self.commands, "`recordmill versions {}`")
+            remedy = near or f"; `recordmill versions list {name}` lists versions"
+            other = f"; it is `recordmill {' '.join(args)}`" if name in ctx.parent.command.commands else remedy
+            raise TyperException(f"unknown command '{name}'{other}")
         if name in MOVED:
             raise TyperException(f"`recordmill {name}` is `recordmill {MOVED[name]}`, with the same arguments")
         return super().resolve_command(ctx, args)

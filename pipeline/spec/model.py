@@ -343,9 +343,8 @@ def load_spec(path: str, text: str | None = None) -> Spec:
         raise SpecError(f"{path}: cannot be read: {reason}; `recordmill init {data}` writes a spec") from None
     except SpecError as error:
         is_data = FORMATS.keys() & PurePath(path.lower()).suffixes
-        raise SpecError(
-            f"{error}{f'; `recordmill init {shlex.quote(path)}` writes a spec' if is_data else ''}"
-        ) from None
+        remedy = f"; `recordmill init {shlex.quote(path)}` writes a spec" if is_data else ""
+        raise SpecError(f"{error}{remedy}") from None
     spec._folder = str(Path(path).resolve().parent)
     named = {name: each for name, each in spec.resolved_features().items() if isinstance(each, ListedClasses)}
     for name, feature in named.items():
