@@ -224,16 +224,19 @@ def _docstrings(options: type[Options]) -> dict[str, str]:
 LINE = r"^[^\r\n]+$"
 WEB_PAGE = r"^https?://\S+$"
 LANGUAGE = r"^[A-Za-z]{2,3}(-[A-Za-z0-9]+)*$"
-FORMS = {
+FORMS = {  # the wanted value in words, by pattern
     LINE: "one line of text",
     WEB_PAGE: "a URL that begins with http:// or https://, without blanks",
     LANGUAGE: "a language's code, such as `en` or `de-CH`",
 }
-"""The wanted value in words, by pattern."""
 TAGS = ("kind", "format")  # the keys that select a mapping's options
 NAME = "a name: a letter, then letters, digits and underscores"
 FUNCTION = "a function, written `module:function`"
-WANTED = {
+WANTED = {  # by the kind of a problem, or the place of a wrong type
+    "label": "a feature's name, such as `label: category`",
+    "features": "a mapping, such as `{{text: {{kind: text}}}}`",
+    "features.*": "a mapping, such as `{{kind: text}}`",
+    "splits": "a mapping, such as `{{train: 80, test: 20}}`",
     **dict.fromkeys(("dict_type", "model_attributes_type", "model_type"), "a mapping"),
     **dict.fromkeys(("float_parsing", "float_type"), "a number"),
     "finite_number": "a finite number",
@@ -303,7 +306,9 @@ def _message(problem: Any, path: Path, document: Document, model: type[BaseModel
     if kind in WANTED:
         pattern = context.get("pattern", "")
         form = FORMS.get(pattern, FUNCTION if ":" in pattern else NAME)
-        return f"should be {WANTED[kind].format(form=form, **context)}, got {_got(problem, path, document)}"
+        place = ".".join([*map(str, path[:1]), *"*" * (len(path) - 1)]) if kind.endswith("_type") else kind
+        wanted = WANTED.get(place, WANTED[kind]).format(form=form, **context)
+        return f"should be {wanted}, got {_got(problem, path, document)}"
     return f"{problem['msg'][:1].lower()}{problem['msg'][1:]}, got {_got(problem, path, document)}"
 
 

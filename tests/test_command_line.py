@@ -80,6 +80,9 @@ def test_quiet_prints_nothing(tmp_path: Path) -> None:
         (["show", "."], ["published"]),
         (["init", ".", "--order", "xyxy"], ["'--order'", "'xyxy'", "'corners'"]),
         (["bild"], ["'bild'", "'build'"]),
+        (["versions", "show", "out"], ["'show'", "`recordmill show out`"]),
+        (["versions", "aprove", "out"], ["'aprove'", "`recordmill versions approve`"]),
+        (["versions", "out"], ["'out'", "`recordmill versions list out`"]),
     ],
 )
 def test_a_mistake_is_one_line_and_no_traceback(tmp_path: Path, arguments: list[str], facts: list[str]) -> None:

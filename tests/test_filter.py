@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from recordmill import open_dataset
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowDecisions
 from recordmill.pipeline.build.plan.keys import listing_key
@@ -21,6 +22,7 @@ from recordmill.pipeline.build.plan.plan import make_plan, planned_build
 from recordmill.pipeline.build.worker.filter import FOLDER
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
 from recordmill.pipeline.dataset.manifest import Manifest
+from recordmill.pipeline.facts.contents import read_contents, remarks
 from recordmill.pipeline.facts.version import VersionFacts
 from recordmill.pipeline.forecast.forecast import Forecast, forecast
 from recordmill.pipeline.forget import forget
@@ -85,7 +87,9 @@ MISTAKES = {
     "def keep(row):\n    return True\n": ["None to keep", "bool", "'0'"],
     "def keep(row):\n    return ''\n": ["1 to 100", "0 of them"],
     "def keep(row):\n    return 'a' * 101\n": ["1 to 100", "101 of them"],
-    "def keep(row):\n    return 'a\\nb'\n": ["printable"],
+    "def keep(row):\n    return 'a\\nb'\n": ["printable", r"'\n' among them"],
+    "import sys\ndef keep(row):\n    sys.exit(3)\n": ["line 3", "SystemExit: 3", "'0'"],
+    "import sys\nsys.exit(3)\n": ["line 2", "SystemExit: 3"],
     "def other(row):\n    return None\n": ["no function `keep`"],
 }
 
@@ -211,6 +215,11 @@ def test_filtered_rows_are_listed_forecast_and_forgotten(built: tuple[Path, Mani
     version = folder / "out/versions" / manifest.version
     facts = {reason: (rows, len(examples)) for reason, rows, examples in VersionFacts(version, manifest).rejects(99)}
     assert facts == {"filtered: of c": (75, 75), "filtered: late": (15, 15)}
+    contents = read_contents(open_dataset(folder / "out"))
+    assert [text for text, section in remarks(contents) if section == "rejects"] == []
+    mixed = replace(manifest, rejects={"by_reason": {"filtered: late": 15, "wrong_type": 2}})
+    (text,) = [text for text, to in remarks(replace(contents, facts=VersionFacts(version, mixed))) if to == "rejects"]
+    assert text.startswith("2 of ")
     (line,) = [
         line for line in map(json.loads, (version / manifest.rejects["files"][0]["file"]).open()) if line["id"] == "4"
     ]

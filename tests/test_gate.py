@@ -130,6 +130,12 @@ def test_filtered_rows_are_judged_by_reason_and_are_no_other_rejects(live: Compa
     edited = described(after, spec={**live.manifest.spec, "filter": "rules:keep"})
     assert breaches(live, edited) == []
     assert_names(judge(live, edited, Gate()).not_compared, "`filter`")
+    made = [{"user_code": {"files": {"rules.py": each, "reader.py": "a"}}} for each in "ab"]
+    old, same, new = (
+        described(each, spec=edited.manifest.spec, provenance=made[n])
+        for each, n in ((live, 0), (after, 0), (after, 1))
+    )
+    assert (breaches(old, same), breaches(old, new)) == (["filtered: short"], [])
 
 
 def test_schema(live: ComparedVersion) -> None:

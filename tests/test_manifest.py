@@ -241,6 +241,13 @@ def test_a_pointer_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
         read_latest(tmp_path / "nowhere")
     with raises(DatasetError, tmp_path, "`recordmill build dataset.yaml --output "):
         read_latest(tmp_path)
+    (tmp_path / "rows.csv").write_text("a,b")
+    with raises(DatasetError, tmp_path, "no dataset") as error:
+        read_latest(tmp_path)
+    assert "recordmill build" not in str(error.value)
+    (tmp_path / "history.jsonl").write_text("")  # a first build failed
+    with raises(DatasetError, "`recordmill build dataset.yaml --output "):
+        read_latest(tmp_path)
     for content, fact in (("", "JSON"), ('{"version": 3}', "(version ")):
         (tmp_path / "LATEST").write_text(content)
         with raises(DatasetError, tmp_path, "/LATEST ", fact):

@@ -130,7 +130,8 @@ MISTAKES = {
     "def f(inputs, outputs):\n    return None\n": ["mistake_6:f", "NoneType", "a dict of tensors"],
     "def f(inputs, outputs):\n    return {}\n": ["mistake_7:f", "no 'label'"],
     "def f(inputs, outputs):\n    return inputs['txt']\n": ["mistake_8.py, line 2", "KeyError: 'txt'"],
-    "def g(inputs, outputs):\n    return outputs\n": ["mistake_9", "no function `f`"],
+    "import sys\ndef f(inputs, outputs):\n    sys.exit(3)\n": ["mistake_9.py, line 3", "SystemExit: 3"],
+    "def g(inputs, outputs):\n    return outputs\n": ["mistake_10", "no function `f`"],
 }
 
 

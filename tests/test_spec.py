@@ -120,12 +120,21 @@ def test_paths_are_relative_to_the_folder_of_the_spec(
     assert spec.resolved_sources()[0].path == expected.format(folder=tmp_path / "inner")
 
 
-@pytest.mark.parametrize(("content", "reason"), [(None, "No such file"), (b"name: \xff", "UTF-8")])
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None, reason: str) -> None:
-    path = tmp_path / "dataset.yaml"
+@pytest.mark.parametrize(
+    ("name", "content", "reason", "data"),
+    [
+        ("dataset.yaml", None, "No such file", "DATA -o {}"),
+        ("dataset.yaml", b"name: \xff", "UTF-8", "{}"),
+        ("t.CSV", b"text,label\na,b\n", "got text", "{}"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(
+    tmp_path: Path, name: str, content: bytes | None, reason: str, data: str
+) -> None:
+    path = tmp_path / name
     if content is not None:
         path.write_bytes(content)
-    with raises(SpecError, f"{path}: ", reason):
+    with raises(SpecError, f"{path}: ", reason, f"`recordmill init {data.format(path)}`"):
         load_spec(str(path))
 
 

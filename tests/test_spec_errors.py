@@ -41,7 +41,9 @@ WRONG = [
     ("    kind: text\n", "", "7: features.text: ", "`kind: …`"),
     ("{kind: number}", "{kind:number}", "11: features.price: ", "`kind: …`", "got `kind:number`"),
     ("format: jsonl", "format: jsn", "2: source: ", "format 'jsn'", "`json`?"),
-    ("{kind: number}", "number", "11: features.price: ", "a mapping", "got `number`"),
+    ("{kind: number}", "number", "11: features.price: ", "a mapping", "`{kind: text}`", "got `number`"),
+    ("splits: {train: 8, test: 2}", "splits: [80, 20]", "13: splits: ", "`{train: 80, test: 20}`", "got [80, 20]"),
+    ("label: category", "label: [category]", "12: label: ", "feature's name", "got ['category']"),
     ("{kind: number}", "", "11: features.price: ", "a mapping", "got nothing"),
     # the description
     ("label: ", 'about: {title: "a\\nb"}\nlabel: ', "12: about.title: ", "one line", r"got `a\nb`"),

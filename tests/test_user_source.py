@@ -55,6 +55,7 @@ def opened_parts(folder):
     return sorted(path.name for path in Path(folder).iterdir())
 
 def none(): return None
+def ends(): raise SystemExit(3)
 def empty(): return iter(())
 def bad_parts(): return {1}
 TABLE = 7
@@ -157,6 +158,7 @@ def test_a_row_that_is_no_dictionary(odd: Any) -> None:
         ({"options": {"fail": 0}}, ["`reader:rows`", "reader.py, line 11: KeyError: 0"]),
         ({"options": {"cuont": 1}}, ["`reader:rows`", "cuont: ", "argument 'cuont'"]),
         ({"rows": "reader:none"}, ["`reader:none`", "dictionaries", "NoneType"]),
+        ({"rows": "reader:ends"}, ["`reader:ends`", "reader.py, line", "SystemExit: 3"]),
         ({"rows": "reader:empty"}, ["`reader:empty`", "no row", "dictionaries"]),
         ({"rows": "reader:parts"}, ["`reader:parts`", "no row"]),
         ({"rows": "reader:rowz"}, ["`reader:rowz`", "reader", "`rowz`", "mean `rows`"]),

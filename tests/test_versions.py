@@ -160,7 +160,12 @@ def test_a_tag_finds_its_version_and_keeps_it(output: str) -> None:
     for wanted in ("v1", 1):
         assert find(output, str(wanted)).version == open_dataset(output, wanted).version == NAMES[0]
     assert [version.tags for version in list_versions(output)] == [("v1",), (), ()]
-    for name, facts in {"v1": (NAMES[0], "unpin"), "live": ("letter",), "7": ("letter",)}.items():
+    for name, facts in {
+        "v1": (NAMES[0], "unpin"),
+        "live": ("reserved",),
+        "held-back": ("reserved",),
+        "7": ("letter",),
+    }.items():
         with raises(OutputError, f"'{name}'", *facts):
             tag(output, name)
     assert_names(prune(output, keep=1, grace_seconds=0).kept[NAMES[0]], "pinned")

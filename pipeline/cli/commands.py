@@ -18,7 +18,7 @@ from recordmill.pipeline import VERSION
 from recordmill.pipeline.cli import build_commands, inspect_commands
 from recordmill.pipeline.cli import version_commands as acts
 from recordmill.pipeline.cli.arguments import BeamCommand, VersionCommand
-from recordmill.pipeline.errors import ExitCode, UserError, code_of
+from recordmill.pipeline.errors import ExitCode, UserError, code_of, did_you_mean
 from recordmill.pipeline.private_folder import end_by_signal
 from recordmill.pipeline.safe_text import frames_of, say, summary_of
 
@@ -43,7 +43,10 @@ class Commands(TyperGroup):
         if name in self.commands:
             return super().resolve_command(ctx, args)
         if self.name == "versions":
-            raise TyperException(f"unknown command '{name}'; `recordmill versions list {name}` lists versions")
+            near = did_you_mean(name, self.commands, "`recordmill versions {}`")
+            remedy = near or f"; `recordmill versions list {name}` lists versions"
+            other = f"; it is `recordmill {' '.join(args)}`" if name in ctx.parent.command.commands else remedy
+            raise TyperException(f"unknown command '{name}'{other}")
         if name in MOVED:
             raise TyperException(f"`recordmill {name}` is `recordmill {MOVED[name]}`, with the same arguments")
         return super().resolve_command(ctx, args)

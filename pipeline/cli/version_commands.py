@@ -134,9 +134,7 @@ def reject(dataset: DatasetFolder, version: HeldBack = None, reason: Reason = ""
     """Remove a held-back version; the live version stays."""
     from recordmill.pipeline.versions import acts
 
-    rejected, is_removed = acts.reject(dataset, version, reason)
-    stays = "is removed" if is_removed else "stays, since it is pinned or a program reads it"
-    print_line(f"{rejected.version} {stays}; what is live stays live")
+    print_line(f"{acts.reject(dataset, version, reason).version} is removed; what is live stays live")
 
 
 def prune(

@@ -35,8 +35,8 @@ def compare(before: ComparedVersion, after: ComparedVersion) -> Compared:
     not_compared = list[str]()
     if not damaged and splits_are_edited:
         not_compared.append("splits: the spec's `splits` or `split_by` were edited")
-    if not damaged and old.spec.get("filter") != new.spec.get("filter"):
-        not_compared.append("filtered rows: the spec's `filter` was edited")
+    if not damaged and _filter(old) != _filter(new):
+        not_compared.append("filtered rows: the spec's `filter`, or your code, was edited")
     if not damaged and spans_are_regrouped:
         not_compared.append("duplicates and leakage: they are counted in spans, some of which `--compact` put together")
     edited = [name for name in old.features if is_edited(before.options(name), after.options(name))]
@@ -54,6 +54,10 @@ def compare(before: ComparedVersion, after: ComparedVersion) -> Compared:
     return Compared(figures, not_compared, damaged)
 
 
+def _filter(version: Manifest) -> object:
+    return version.spec.get("filter") and (version.spec["filter"], version.provenance.get("user_code", {}).get("files"))
+
+
 def _count_figures(
     before: Manifest, after: Manifest, splits_are_edited: bool, spans_are_regrouped: bool
 ) -> Iterator[Figure]:
@@ -68,7 +72,7 @@ def _count_figures(
     reasons = sorted(reason for reason in {*counts[0], *counts[1]} if reason.startswith(FILTERED))
     meant = [sum(each.get(reason, 0) for reason in reasons) for each in counts]
     yield from rise("rejects", "all", [rejected[0] - meant[0], rejected[1] - meant[1]], read, "rows")
-    for reason in reasons if before.spec.get("filter") == after.spec.get("filter") else ():
+    for reason in reasons if _filter(before) == _filter(after) else ():
         yield from rise(FILTERED, reason.partition(": ")[2], [each.get(reason, 0) for each in counts], read, "rows")
     found = [version.duplicates for version in (before, after)]
     if all("exact" in each for each in found) and not spans_are_regrouped:

@@ -36,6 +36,7 @@ ADVICE = "copy the version again, or build again"
 ADOPT = "adopt the files again"  # the remedy for files that somebody else may change
 OF_URLS = frozenset("%?#")  # special in some stores' URLs: `%2e%2e` leads up
 NAME = r"[A-Za-z][A-Za-z0-9_]*"
+HISTORY_FILE = "history.jsonl"  # in the dataset's folder; `pipeline.versions.history`
 MOST_CHARACTERS = 100  # the longest name of a dataset, a split, a feature, a version or a span
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.pipeline.dataset.arrow_tables import WORDS, read_table
+from recordmill.pipeline.dataset.counts import FILTERED
 from recordmill.pipeline.dataset.manifest import DatasetError, Manifest
 from recordmill.pipeline.dataset.paths import ADVICE, Location, read_inner
 from recordmill.pipeline.dataset.profile import FeatureProfile, Profiles, read_profiles
@@ -186,7 +187,7 @@ def remarks(contents: Contents) -> Iterator[tuple[str, str]]:
     if contents.words_are_of_forgotten_rows:
         text = "Forgotten rows are among the counts of features; those of splits, and of the label, are without them."
         yield text, "splits"
-    if rejected := manifest.rows.get("rejected"):
+    if rejected := sum(n for why, n in manifest.rejects.get("by_reason", {}).items() if not why.startswith(FILTERED)):
         yield f"{rejected:,} of {manifest.rows.get('read', 0):,} rows were rejected.", "rejects"
     yield from ((f"{line}.", "rejects") for line in learned_from_rejects(manifest))
 

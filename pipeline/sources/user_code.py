@@ -32,6 +32,7 @@ from recordmill.pipeline.errors import UserError, did_you_mean
 from recordmill.pipeline.safe_text import HIDDEN, SHORTEST
 from recordmill.pipeline.sources.options import REFERENCE
 
+FAILURES = Exception, SystemExit  # what the user's code may raise; SystemExit would end a build without a word
 _LOCK, _BEFORE = threading.Lock(), list[str]()
 """The working folders before each thread entered the user's code; threads share one working folder."""
 
@@ -81,7 +82,7 @@ def load(reference: str) -> Callable[..., Any]:
         _check_place(reference, name)
     try:
         module = importlib.import_module(name)
-    except Exception as error:
+    except FAILURES as error:
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
             raise UserCodeError(f"`{reference}`: no module {error.name}") from None
         raise blame(error, reference) from None

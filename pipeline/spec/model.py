@@ -336,10 +336,15 @@ def load_spec(path: str, text: str | None = None) -> Spec:
     """
     try:
         text = Path(path).read_text(encoding="utf-8") if text is None else text
+        spec = parse_spec(text, path)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise SpecError(f"{path}: cannot be read: {reason}") from None
-    spec = parse_spec(text, path)
+        data = shlex.quote(path) if Path(path).exists() else f"DATA -o {shlex.quote(path)}"
+        raise SpecError(f"{path}: cannot be read: {reason}; `recordmill init {data}` writes a spec") from None
+    except SpecError as error:
+        is_data = FORMATS.keys() & PurePath(path.lower()).suffixes
+        remedy = f"; `recordmill init {shlex.quote(path)}` writes a spec" if is_data else ""
+        raise SpecError(f"{error}{remedy}") from None
     spec._folder = str(Path(path).resolve().parent)
     named = {name: each for name, each in spec.resolved_features().items() if isinstance(each, ListedClasses)}
     for name, feature in named.items():

@@ -24,7 +24,9 @@ def pin(output: str, wanted: str, reason: str = "") -> Manifest:
 
 def tag(output: str, name: str, wanted: str = LIVE, reason: str = "") -> Manifest:
     """Pins a version by a name that finds it until `unpin`. Raises: as `pin`. OutputError: no tag, or another's."""
-    if not TAG.fullmatch(name) or name in (LIVE, HELD_BACK):
+    if name in (LIVE, HELD_BACK):
+        raise OutputError(f"'{name}' is reserved for the version that is {name}: take another name")
+    if not TAG.fullmatch(name):
         raise OutputError(f"'{name}' is no tag: take a letter, then letters, digits, dots, dashes and underscores")
     return _edit_pins("tag", output, wanted, reason, name)[0]
 
@@ -109,24 +111,28 @@ def approve(output: str, wanted: str | None = None, reason: str = "") -> Moved:
     return _make_live("approve", store, reason, choose)
 
 
-def reject(output: str, wanted: str | None = None, reason: str = "") -> tuple[Manifest, bool]:
-    """Removes a held-back version unless pinned or in use; tells if it did. Raises: DatasetError, OutputError."""
+def reject(output: str, wanted: str | None = None, reason: str = "") -> Manifest:
+    """Removes a held-back version. Raises: DatasetError. OutputError: none is held back; it is pinned, or in use."""
     store = open_existing(output)
     rejected: list[Manifest] = []
 
     def edit(latest: Latest | None) -> Latest:
         rejected.append(_held_back(store, latest, wanted))
-        return marked(there(latest), [rejected[-1].version])
+        latest, version = there(latest), rejected[-1].version
+        if version in latest.pinned:
+            raise OutputError(f"{version} is pinned: first run `recordmill versions unpin {output} {version}`")
+        return marked(latest, [version])
 
     with recorded(output, "reject", reason) as changes:
-        latest = compare_and_swap(store, edit)
-        version = rejected[-1].version
-        changes["version"] = version if version in latest.removing else None
+        compare_and_swap(store, edit)
+        changes["version"] = rejected[-1].version
         changes["removed"] = remove_marked(output).removed
-        is_removed = not store.exists(f"{VERSIONS_FOLDER}/{version}/{MANIFEST_FILE}")
-        if not is_removed:  # in use
+        if store.exists(f"{VERSIONS_FOLDER}/{rejected[-1].version}/{MANIFEST_FILE}"):
             changes.clear()
-    return rejected[-1], is_removed
+            raise UnsettledOutputError(
+                f"{rejected[-1].version} stays: end the program that reads it, then reject again"
+            )
+    return rejected[-1]
 
 
 def _held_back(store: Store, latest: Latest | None, wanted: str | None) -> Manifest:

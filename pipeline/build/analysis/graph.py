@@ -34,7 +34,7 @@ from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.pipeline.dataset.paths import attempt_name, is_name, path_within
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.graphs import MODEL_FILE, UnsafeGraphError, check_model
-from recordmill.pipeline.sources.user_code import UserCode, blame, load
+from recordmill.pipeline.sources.user_code import FAILURES, UserCode, blame, load
 from recordmill.pipeline.versions.stores.base import Store
 from recordmill.transforms.base.stored import KEY
 from recordmill.transforms.engines.transform_graph import Preprocessing
@@ -221,7 +221,7 @@ class OwnPreprocessing:
                 outcome = function(dict(inputs), dict(outputs))
             except UserError:
                 raise
-            except Exception as error:
+            except FAILURES as error:
                 raise blame(error, self._reference) from None
             if not isinstance(outcome, dict) or not all(isinstance(name, str) for name in outcome):
                 got = type(outcome).__name__

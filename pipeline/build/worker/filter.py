@@ -22,7 +22,7 @@ from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.sources.faults import Fault, Faults, Reject
 from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.pipeline.sources.typing.arrays import without
-from recordmill.pipeline.sources.user_code import UserCodeError, blame, load
+from recordmill.pipeline.sources.user_code import FAILURES, UserCodeError, blame, load
 from recordmill.transforms.images.image_header import ImageError
 
 FOLDER = "placement/filtered"  # a file for each chunk
@@ -91,11 +91,13 @@ class RowFilter:
             return Fault(error.reason, error.message, None, error.path)
         except UserError:  # of an image: memory is short, or a decoder is missing
             raise
-        except Exception as error:
+        except FAILURES as error:
             raise UserCodeError(f"{blame(error, self._name or '', values)}; the row: {cut(repr(key))}") from error
         if reason is None or (isinstance(reason, str) and 0 < len(reason) <= LONGEST and reason.isprintable()):
             return None if reason is None else Fault(FILTERED, reason[:])  # a plain str of an Enum's
         got = f"{len(reason):,} of them" if isinstance(reason, str) else f"the type {type(reason).__name__}"
+        if isinstance(reason, str) and not reason.isprintable():
+            got = f"{next(each for each in reason if not each.isprintable())!r} among them"
         wanted = f"None to keep a row, or a reason: a str of 1 to {LONGEST} printable characters"
         raise UserCodeError(f"`{self._name}` should return {wanted}; it gave {got}; the row: {cut(repr(key))}")
 

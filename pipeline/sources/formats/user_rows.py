@@ -27,7 +27,7 @@ from recordmill.pipeline.sources.paths import check_names, planning
 from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, SourceReader, TypedRows
 from recordmill.pipeline.sources.typing.arrays import python_field, python_names
 from recordmill.pipeline.sources.typing.python_values import typed_objects
-from recordmill.pipeline.sources.user_code import blame, in_its_folder, load
+from recordmill.pipeline.sources.user_code import FAILURES, blame, in_its_folder, load
 from recordmill.transforms.base.columns import Columns, required
 
 BLOCK_ROWS = 4096
@@ -122,7 +122,7 @@ def _called(call: Callable[[], Any], reference: str, options: Mapping[str, Any])
     try:
         with in_its_folder():
             return call()
-    except Exception as error:
+    except FAILURES as error:
         raise blame(error, reference, dict(options)) from None
 
 

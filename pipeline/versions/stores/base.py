@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, BinaryIO, ClassVar, Protocol, Self
 
+from recordmill.pipeline.dataset.paths import HISTORY_FILE as HISTORY_FILE
 from recordmill.pipeline.dataset.paths import Location
 from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.safe_text import cut, redacted
 
 CLAIM_FILE = ".upload"  # names the uploader in the folder of an unfinished version
-HISTORY_FILE = "history.jsonl"  # `pipeline.versions.history`
 OTHER_CONTENT = (
     "another process wrote {} with other content: user functions may depend on more than their rows, or another build "
     "left it; run the same command again"
