@@ -297,7 +297,7 @@ def test_threads_replace_impossible_processes() -> None:
         here = in_processes(Each("process"), iter(range(3)), 2, threads=1, may_stay=True)
         assert set(dict(here).values()) == {os.getpid()}
         with raises(DatasetError, "no more processes", "workers=0"):
-            list(in_processes(Each("process"), iter(range(3)), 2, threads=1))
+            list(in_processes(Each("process"), iter(range(3)), 2))
 
 
 @pytest.mark.parametrize(("decodes", "steps", "free", "wanted"), [
