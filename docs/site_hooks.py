@@ -30,7 +30,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Gives a page its words for the search, and leads its links to the files' places in the site."""
+    """Adds a page's words for the search, and points its links at the files' places in the site."""
     page.meta["tags"] = SEARCHED.get(page.file.src_uri, [])
     parts = CODE.split(markdown)
     return "".join(part if index % 2 else _linked(part, page.file.src_uri) for index, part in enumerate(parts))

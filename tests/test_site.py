@@ -38,7 +38,7 @@ SEARCHED = {
     "spec": "cross-validation, k-fold, train test split",
     "text": "tokenizer, packing", "token_labels": "NER", "verify": "checksum", "versions": "GDPR, rollback",
 }  # fmt: skip
-"""What people type, by the page that they want first."""
+"""Words that people type, by the page that they want first."""
 SEARCH = """
 const fs = require("fs"), path = require("path"), [site, ...words] = process.argv.slice(1), found = {}
 const folder = path.join(site, "assets/javascripts/workers")
