@@ -76,7 +76,8 @@ def test_a_forked_process_is_refused_and_its_parent_loses_nothing(name: str, dat
     got = prices(next(batches) for _ in range(3))
     for _ in range(2):
         assert_names(forked(lambda: next(batches)), "DatasetError", f"process {os.getpid()}", "begin one here")
-    assert forked(lambda: (getattr(batches, "close", int)(), prices(begin(train(dataset, **how | {"workers": 0}))))) == ""
+    again = how | {"workers": 0}
+    assert forked(lambda: (getattr(batches, "close", int)(), prices(begin(train(dataset, **again))))) == ""
     assert got + prices(batches) == wanted
 
 
