@@ -418,7 +418,8 @@ def _read(dataset: DatasetVersion, part: _Part, decoder: Decoder, class_id: int 
 def lines_of(record: Record) -> Iterator[str]:
     """Describes a record for people: its place, then a line for each feature."""
     span = f", span {record.span}" if record.span else ""
-    yield f"{record.key}  ({record.split}, position {record.position:,}{span})"
+    key = record.key.replace("\n", "\\n")  # a key is one line
+    yield f"{key}  ({record.split}, position {record.position:,}{span})"
     names = [cut(name) for name in record.values]
     width = max(map(len, names), default=0)
     for name, value in zip(names, record.values.values(), strict=True):

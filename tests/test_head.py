@@ -1,6 +1,7 @@
 """Records of a version as people and programs read them: chosen, decoded by kind; `recordmill head`, `show --json`."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from recordmill.dataset import Dataset, open_dataset
 from recordmill.pipeline import inspection
 from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.dataset.manifest import DatasetError
-from recordmill.pipeline.inspection import LONGEST, read_records, shown, to_json
+from recordmill.pipeline.inspection import LONGEST, lines_of, read_records, shown, to_json
 from recordmill.transforms.base.description import Decoding
 from recordmill.transforms.images.places_stored import Box
 from recordmill.transforms.texts.text_stored import DecodedText, TextDescription
@@ -198,3 +199,10 @@ def test_records_are_a_sequence(small: Dataset) -> None:
     assert (len(chosen), chosen[1].key, [*chosen[1].values]) == (len(dark), dark[1], ["label"])
     with pytest.raises(IndexError):
         small.records("test")[len(every)]
+
+
+def test_a_key_is_one_line(small: Dataset) -> None:
+    record = next(iter(read_records(small)))
+    first, *_ = lines_of(replace(record, key="a\n9  (train"))
+    assert_names(first, "a\\n9  (train", record.split)
+    assert "\n" not in first
