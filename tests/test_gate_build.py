@@ -94,8 +94,9 @@ def test_every_rule_holds_a_build_back(tmp_path: Path) -> None:
     with raises(GateBreachedError, first.manifest.version, "rows_lost of all") as held_back:
         build(spec, output)
     waiting = held_back.value.published
-    rules = set(Gate.model_fields) - {"rows_short", "min_rows", "min_values", "features", "rows_gained"}
+    rules = set(Gate.model_fields) - {"rows_short", "min_rows", "min_values", "features", "rows_gained", "filtered"}
     assert {check["rule"] for check in waiting.manifest.gate["breaches"]} == rules
+    assert any("`filter`" in line for line in waiting.manifest.gate["not_compared"])  # the user's code was edited
     assert (waiting.exit_code, waiting.went_live, waiting.before) == (ExitCode.GATE, False, first.manifest.version)
     assert read_latest(output).version == first.manifest.version
     lines = [*change_lines(output, waiting)]
