@@ -257,7 +257,7 @@ def test_a_dataset_is_read_from_anywhere(copied: Path, tmp_path: Path, monkeypat
     (".", 9, ("no version '9'", "v1")),
     (".", 1.0, ("1.0", "number", "`recordmill versions list`")),
     ("versions/v1", "v1", ("versions/v1", "leave version='v1' out")),
-    ("versions", None, ("versions", "`recordmill build")),
+    ("versions", None, ("versions", "other files", "`--output`")),
     ("nowhere", None, ("nowhere", "`--output`")),
 ])  # fmt: skip
 def test_what_cannot_be_opened_says_why(path: str, version: Any, facts: tuple[str, ...], tmp_path: Path) -> None:

@@ -293,7 +293,7 @@ def read_latest(output: str | Location) -> Latest:
     inside = sorted(file.parent.name for file in folder.glob(f"*/{LATEST_FILE}")) if isinstance(folder, Path) else []
     names = [each.name for each in folder.glob("[!.]*")] if isinstance(folder, Path) else []
     is_foreign = names and {VERSIONS_FOLDER, paths.HISTORY_FILE}.isdisjoint(names)
-    foreign = "it holds other files, no dataset: give the folder that `recordmill build … --output` wrote"
+    foreign = "it holds other files, no dataset: give the `--output` of a build"
     own = foreign if is_foreign else f"run `recordmill build dataset.yaml --output {output}`"
     remedy = f"it holds the datasets {listed(inside)}: name one, {folder / inside[0]}" if inside else own
     raise DatasetError(f"no live version is published in {output}: {remedy}")
