@@ -60,7 +60,7 @@ test-frameworks: $(READY) $(FRAMEWORKS)/.ready  ## Train with PyTorch and JAX wh
 
 test-migrate: export RECORDMILL_MIGRATION_TOOLS := $(CURDIR)/$(MIGRATE)/bin/python
 test-migrate: $(READY) $(MIGRATE)/.ready  ## Build from what MosaicML Streaming and img2dataset wrote, as their pages say (6 GB)
-	$(BIN)/python -m pytest -m nightly tests/test_site.py -k "page_runs and (datasets or grain or img2dataset or streaming or torch)"
+	$(BIN)/python -m pytest -m nightly tests/test_site.py tests/test_first_days.py -k "(page_runs and (img2dataset or streaming or torch)) or datasets or grain"
 
 flink: $(FLINK)  ## Prepare Beam's job server and a Flink cluster for this machine (200 MB of Maven's packages)
 

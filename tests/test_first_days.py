@@ -1,0 +1,38 @@
+"""Types the eight tasks of `first_days.md`, each in a folder of its own."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.test_site import MIGRATION_TOOLS, ROOT, run
+
+BLOCK = re.compile(r"^```(sh has|sh typed|text)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\(\.\./(docs/.+?)\)")
+PARTS = Path(__file__).with_name("first_days.md").read_text("utf-8").split("\n## ")[1:]
+TASKS = {title: task for title, _, task in (part.partition("\n") for part in PARTS)}
+FOREIGN = ("Grain", "From Hugging Face datasets")
+
+
+def test_each_task_takes_two_pages_and_ten_lines() -> None:
+    assert len(TASKS) == 8
+    readme = (ROOT / "README.md").read_text("utf-8")
+    for task in TASKS.values():
+        pages = LINK.findall(task)
+        assert 1 <= len(pages) <= 2
+        assert f"]({pages[-1]})" in readme
+        from_there = readme + (ROOT / pages[-1]).read_text("utf-8") + (ROOT / "docs/first_dataset.md").read_text("utf-8")
+        assert all((ROOT / page).name in from_there for page in pages)
+        assert len(dict(BLOCK.findall(task))["sh typed"].splitlines()) <= 10
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("title", TASKS)
+def test_what_a_newcomer_types_gives_what_the_page_says(title: str, tmp_path: Path) -> None:
+    if title in FOREIGN and MIGRATION_TOOLS is None:
+        pytest.skip("needs the other library: make test-migrate")
+    first = [str(Path(MIGRATION_TOOLS).parent)] if MIGRATION_TOOLS and title in FOREIGN else []
+    blocks = dict(BLOCK.findall(TASKS[title]))
+    given = f"export EXAMPLES={ROOT / 'examples'}\n"
+    run(given + blocks["sh has"], tmp_path, *first)
+    assert run(blocks["sh typed"], tmp_path, *first).splitlines()[-1] == blocks["text"].strip()
