@@ -16,13 +16,12 @@ FOREIGN = ("Grain", "From Hugging Face datasets")
 
 def test_each_task_takes_two_pages_and_ten_lines() -> None:
     assert len(TASKS) == 8
-    readme = (ROOT / "README.md").read_text("utf-8")
+    readme, first = ((ROOT / page).read_text("utf-8") for page in ("README.md", "docs/first_dataset.md"))
     for task in TASKS.values():
         pages = LINK.findall(task)
         assert 1 <= len(pages) <= 2
         assert f"]({pages[-1]})" in readme
-        from_there = readme + (ROOT / pages[-1]).read_text("utf-8") + (ROOT / "docs/first_dataset.md").read_text("utf-8")
-        assert all((ROOT / page).name in from_there for page in pages)
+        assert all(Path(page).name in readme + first + (ROOT / pages[-1]).read_text("utf-8") for page in pages)
         assert len(dict(BLOCK.findall(task))["sh typed"].splitlines()) <= 10
 
 
