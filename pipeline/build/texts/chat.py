@@ -50,7 +50,7 @@ class Chat:
 
 @dataclass(frozen=True)
 class EncodedChat:
-    """A chat's ids, and for each 1 if the loss counts there, else 0; the messages' roles, and the ids before the cut."""
+    """A chat's ids, for each 1 if the loss counts there, else 0; the roles of its messages; its ids before the cut."""
 
     ids: list[int]
     loss_mask: list[int]
