@@ -21,7 +21,7 @@ from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, allow, inne
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Manifest, Shard, Span, Split, version_folder
 from recordmill.pipeline.dataset.manifest_parts import PackFile
 from recordmill.pipeline.dataset.paths import attempt_name, locate, path_within, read_checked
-from recordmill.pipeline.dataset.placement import digest
+from recordmill.pipeline.dataset.placement import as_key, digest
 from recordmill.pipeline.dataset.tfrecord import FRAME_BYTES, PackIndex, ShardWriter
 from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.facts.sidecars import SIDECARS, with_sidecars
@@ -88,7 +88,7 @@ def forget(output: str | Path, keys: Keys = (), on_wait: OnWait = lambda _: None
     OutputError: the output has no live version (then the list is unchanged), cannot be written, or changed.
     """
     several = [keys] if isinstance(keys, str | bytes) else keys
-    given = {key.encode("utf-8", "surrogateescape") if isinstance(key, str) else key for key in several}
+    given = {*map(as_key, several)}
     store = open_existing(output := str(output))
     if latest_of(store) is None:
         raise OutputError(f"{output} has no live version to forget rows of: the list was not written")

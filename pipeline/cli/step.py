@@ -1,7 +1,7 @@
 """`recordmill show DIR --step`: the rows of a training's step, by its state or its options."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, repeat
 from pathlib import Path
@@ -9,10 +9,11 @@ from typing import Any, NotRequired, TypedDict
 
 import recordmill
 from recordmill.pipeline.cli.extras import SOURCES, check_extra
-from recordmill.pipeline.cli.screen import count, print_line
+from recordmill.pipeline.cli.screen import count, print_json, print_line
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Location, Manifest
+from recordmill.pipeline.dataset.placement import as_key
 from recordmill.pipeline.errors import DatasetError, listed
-from recordmill.pipeline.inspection import Record, lines_of
+from recordmill.pipeline.inspection import Record, lines_of, record_to_json
 from recordmill.pipeline.json_values import Count, parse_json, read_as
 from recordmill.pipeline.reader.input import Input
 from recordmill.pipeline.reader.mix import MixedSource, check_weights
@@ -45,6 +46,25 @@ def read_state(file: Path) -> Any:
         why = getattr(error, "strerror", error)
         raise DatasetError(f"{file} cannot be read ({why}): name a file with a state, as JSON") from None
     return state
+
+
+def state_of(
+    folder: str,
+    version: str | None,
+    step: int,
+    state: Path | None,
+    mixed: Sequence[str] | None,
+    given: Mapping[str, Any],
+) -> Any:
+    """Reads a state, or makes it of a training's options as given, else None. Raises: DatasetError."""
+    is_alone = not mixed if state is None else (given["seed"], given["split"], version) == (None, None, None)
+    if (state is None) == (given["batch_size"] is None) or not is_alone:
+        both = "--state alone, with --mixed for a mixture, or its --batch-size with --seed, --hosts and --split"
+        raise DatasetError(f"--step is of a training: give {both}")
+    if state is not None:
+        return read_state(state)
+    options = {name: value for name, value in given.items() if value is not None}
+    return recordmill.open_dataset(folder, version).training_input(**options).state(step)
 
 
 def version_of(facts: Any) -> tuple[str, str]:
@@ -105,14 +125,16 @@ def input_of(state: Any, opened: Datasets, host: int, hosts: int, without: Seque
 
 
 def show_step(
-    state: Any, opened: Datasets, step: int, hosts: int, without: Sequence[Path], spec: Path | None
+    state: Any, opened: Datasets, step: int, hosts: int, without: Sequence[Path], spec: Path | None, *, as_json: bool
 ) -> list[Record]:
     """Prints a step's rows, host by host, with `spec` also their places in the sources; returns their records.
+
+    JSON is a list of rows: each has its host, its place in the batch, and its record as `recordmill head` prints it.
 
     Raises: DatasetError.
     """
     of_hosts = [input_of(state, opened, host, hosts, without).rows(step) for host in range(hosts)]
-    records, lines = read(opened, [*chain(*of_hosts)]), list[str]()
+    records, lines, json = read(opened, [*chain(*of_hosts)]), list[str](), list[dict[str, Any]]()
     origins = dict[str, list[str]]()
     if spec and records:
         [dataset] = opened.values()
@@ -125,9 +147,11 @@ def show_step(
             first += f", of {row.dataset} {row.version}" if len(opened) > 1 else ""
             share = f", {row.share:.1%} of its row" if row.share < 1 else ""
             places = [f"{row.file}, line {row.line:,}"] if row.file else origins.get(row.key, [])
+            told = {"host": host, "row": row.place, "share": row.share, "dataset": row.dataset, "version": row.version}
+            json.append({**told, "from": places, **record_to_json(records[row.record])})
             lines += [f"{row.place:>4}  {first}{share}", *(f"      from {each}" for each in places)]
             lines += (f"    {value}" for value in values)
-    print_line("\n".join(lines))
+    print_json(json) if as_json else print_line("\n".join(lines))
     return [records[row.record] for row in chain(*of_hosts)]
 
 
@@ -150,7 +174,7 @@ def origins_of(
 
     keys, found = defaultdict[bytes, list[str | None]](list), defaultdict[bytes, list[str]](list)
     for key, span in records:
-        keys[key.encode("utf-8", "surrogateescape")].append(span)
+        keys[as_key(key)].append(span)
     for stored, origin in find_origins(recordmill.load_spec(str(spec)), folder, manifest, keys, source_files()):
         found[stored].append(str(origin))
     none = [f"no row of the sources of {spec} any more"]

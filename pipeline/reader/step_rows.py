@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from recordmill.pipeline.dataset.placement import digest
+from recordmill.pipeline.dataset.placement import as_key, digest
 from recordmill.pipeline.errors import DatasetError, listed
-from recordmill.pipeline.reader.batches import BatchSource, Find, as_key, records_of
+from recordmill.pipeline.reader.batches import BatchSource, Find, records_of
 from recordmill.pipeline.reader.order import Integers, Selected
 from recordmill.pipeline.reader.records import Records
 from recordmill.pipeline.reader.request import Request, check_batches
