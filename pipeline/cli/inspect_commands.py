@@ -67,7 +67,7 @@ def show(
 
         given: dict[str, Any] = {"split": split, "batch_size": batch_size, "seed": seed, "host_count": hosts}
         given["without"] = without[0] if without else None
-        facts = steps.state_of(folder, version, step, state, mixed, given)
+        facts = steps.state_of((folder, version), step, state, mixed, given)
         opened = steps.open_datasets([folder, *(mixed or ())], facts)
         if len(opened) > 1 and (spec or png):
             raise DatasetError("--spec and --output are for one dataset, and this is a mixture of several")

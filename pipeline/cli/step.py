@@ -1,7 +1,7 @@
 """`recordmill show DIR --step`: the rows of a training's step, by its state or its options."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain, repeat
 from pathlib import Path
@@ -35,8 +35,18 @@ class Facts(TypedDict):
     without: NotRequired[list[str | None] | str]
 
 
-def read_state(file: Path) -> Any:
-    """Reads a file with a state, or one of `TrainingCheckpoint` or its folder. Raises: DatasetError."""
+def state_of(place: tuple[str, str | None], step: int, file: Path | None, mixed: Any, given: dict[str, Any]) -> Any:
+    """Reads a file with a state, or one of `TrainingCheckpoint` or its folder; or takes a training's options.
+
+    `place` is a folder and a version; options not given are None. Raises: DatasetError.
+    """
+    is_alone = not mixed if file is None else (given["seed"], given["split"], place[1]) == (None, None, None)
+    if (file is None) == (given["batch_size"] is None) or not is_alone:
+        both = "--state alone, with --mixed for a mixture, or its --batch-size with --seed, --hosts and --split"
+        raise DatasetError(f"--step is of a training: give {both}")
+    if file is None:
+        options = {name: value for name, value in given.items() if value is not None}
+        return recordmill.open_dataset(*place).training_input(**options).state(step)
     try:
         file = file / "training.json" if file.is_dir() else file  # of `TrainingCheckpoint`
         state = parse_json(file.read_bytes())
@@ -46,25 +56,6 @@ def read_state(file: Path) -> Any:
         why = getattr(error, "strerror", error)
         raise DatasetError(f"{file} cannot be read ({why}): name a file with a state, as JSON") from None
     return state
-
-
-def state_of(
-    folder: str,
-    version: str | None,
-    step: int,
-    state: Path | None,
-    mixed: Sequence[str] | None,
-    given: Mapping[str, Any],
-) -> Any:
-    """Reads a state, or makes it of a training's options as given, else None. Raises: DatasetError."""
-    is_alone = not mixed if state is None else (given["seed"], given["split"], version) == (None, None, None)
-    if (state is None) == (given["batch_size"] is None) or not is_alone:
-        both = "--state alone, with --mixed for a mixture, or its --batch-size with --seed, --hosts and --split"
-        raise DatasetError(f"--step is of a training: give {both}")
-    if state is not None:
-        return read_state(state)
-    options = {name: value for name, value in given.items() if value is not None}
-    return recordmill.open_dataset(folder, version).training_input(**options).state(step)
 
 
 def version_of(facts: Any) -> tuple[str, str]:
@@ -129,9 +120,7 @@ def show_step(
 ) -> list[Record]:
     """Prints a step's rows, host by host, with `spec` also their places in the sources; returns their records.
 
-    JSON is a list of rows: each has its host, its place in the batch, and its record as `recordmill head` prints it.
-
-    Raises: DatasetError.
+    JSON is a list of rows, with their records as of `recordmill head`. Raises: DatasetError.
     """
     of_hosts = [input_of(state, opened, host, hosts, without).rows(step) for host in range(hosts)]
     records, lines, json = read(opened, [*chain(*of_hosts)]), list[str](), list[dict[str, Any]]()

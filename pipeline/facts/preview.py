@@ -44,7 +44,6 @@ FONTS = (
     "unifont_upper.otf",
 )
 """Fonts of Linux, macOS and Windows: each character is of the first installed one that has it."""
-ABSENT = "\uffff"  # no font has it: shows how a font draws characters that it lacks
 Tile = tuple[str, Image.Image]  # a caption and an image
 Card = tuple[Sequence[Tile], Sequence[str]]  # of a record or a reject: tiles, and lines, the first darker
 Changes = Sequence[Augmentation]
@@ -115,8 +114,7 @@ def draw(cards: Sequence[Card]) -> Image.Image:
         if tiles:
             y += LINE + max(image.height for _, image in tiles) + GAP
         for place, line in enumerate(lines[:LINES]):
-            ink = SOFT if place else INK
-            write(pen, (left + GAP, y + place * LINE), _cut(line, width - 2 * GAP), ink)
+            write(pen, (left + GAP, y + place * LINE), _cut(line, width - 2 * GAP), SOFT if place else INK)
     return page
 
 
@@ -257,6 +255,6 @@ def fonts() -> list[Any]:
 
 @lru_cache(1 << 12)
 def font_of(character: str) -> Any:
-    """Returns the first font that has a character; else the first, which draws a box."""
-    has = (each for each in fonts() if bytes(each.getmask(character)) != bytes(each.getmask(ABSENT)))
+    """Returns the first font that draws a character unlike U+FFFF, which no font has; else the first, with its box."""
+    has = (each for each in fonts() if bytes(each.getmask(character)) != bytes(each.getmask("\uffff")))
     return next(has, fonts()[0])
