@@ -35,7 +35,7 @@ from recordmill.pipeline.dataset.manifest import Manifest, Shard
 from recordmill.pipeline.dataset.paths import ADVICE, locate, open_file
 from recordmill.pipeline.dataset.version import DatasetVersion, parts_to_parse
 from recordmill.pipeline.errors import DatasetError, did_you_mean, listed
-from recordmill.pipeline.json_values import check_types
+from recordmill.pipeline.json_values import Count, check_types
 from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.reader.records import Numbers
 from recordmill.pipeline.rows import find_records, open_records, runs
@@ -283,7 +283,7 @@ def read_records(
     span: str | None = None,
     positions: Sequence[int] | None = None,
     features: Sequence[str] | None = None,
-    limit: int | None = None,
+    limit: Count | None = None,
 ) -> Iterator[Record]:
     """Reads records lazily, with a few in memory, in the order of their positions or of `positions`.
 

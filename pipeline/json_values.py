@@ -29,10 +29,12 @@ from recordmill.pipeline.safe_text import cut
 WHOLE = range(-(2**63), 2**63)  # int64
 COUNTS = range(2**63)
 Count: TypeAlias = Annotated[int, COUNTS]  # a whole number from 0
+Positive: TypeAlias = Annotated[int, COUNTS[1:]]
 UNKNOWN_FIELDS = "unknown_fields"  # the field of a dataclass for JSON keys beyond its declared fields and properties
 MOST_CONTAINERS = 1 << 20  # lists and objects of a file: up to 232 bytes of memory each, for 3 bytes of text
 WORDS = {bool: "True or False", int: "a whole number", str: "a string", Path: "a Path", types.NoneType: "None"}
 WORDS |= dict.fromkeys((Sequence[str], Collection[str]), "a list of names") | {Sequence[int]: "a list of whole numbers"}
+WORDS |= {each: f"a whole number, at least {number}" for number, each in enumerate((Count, Positive))}
 MOST_NESTED = 50  # far below Python's recursion limit of 1,000 calls
 
 
@@ -182,6 +184,8 @@ def _is_of(value: Any, hint: Any) -> bool:
 def _is_one(value: Any, option: Any, kind: Any, inner: tuple[Any, ...]) -> bool:
     if option is Any or isinstance(option, str) or (kind is Path and hasattr(value, "parent")):  # a URL's folder
         return True
+    if kind is Annotated:
+        return _is_of(value, inner[0]) and value in inner[1]
     if not isinstance(value, kind) or (kind, type(value)) == (int, bool):
         return bool(kind is float and type(value) is int)
     is_list = inner and isinstance(value, Collection)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from recordmill import Dataset, DatasetError, RunOptions, forget, mix, open_dataset, open_tfrecords
+from recordmill import Dataset, DatasetError, RunOptions, forget, load_spec, mix, open_dataset, open_tfrecords
 from recordmill.pipeline.dataset.manifest import Latest, read_manifest
 from recordmill.pipeline.dataset.version import read_vocabulary
 from recordmill.pipeline.reader.input import Input
@@ -232,6 +232,8 @@ def records(**options: Any) -> Callable[[Dataset], Any]:
     (lambda dataset: forget("out", 5), "keys", 5),
     (lambda dataset: open_tfrecords(5, "out"), "files", 5),
     (lambda dataset: RunOptions(processes="2"), "processes", "2"),
+    (records(limit=-1), "limit", "-1"),
+    (lambda dataset: load_spec(5), "path", 5),
 ])  # fmt: skip
 def test_a_value_of_another_type_is_named(ask: Callable[[Dataset], Any], name: str, got: Any, dataset: Dataset) -> None:
     with raises(DatasetError, name, str(got)):

@@ -118,10 +118,7 @@ def input_of(state: Any, opened: Datasets, host: int, hosts: int, without: Seque
 def show_step(
     state: Any, opened: Datasets, step: int, hosts: int, without: Sequence[Path], spec: Path | None, *, as_json: bool
 ) -> list[Record]:
-    """Prints a step's rows, host by host, with `spec` also their places in the sources; returns their records.
-
-    JSON is a list of rows, with their records as of `recordmill head`. Raises: DatasetError.
-    """
+    """Prints a step's rows, with `spec` and their places in the sources; returns the records. Raises: DatasetError."""
     of_hosts = [input_of(state, opened, host, hosts, without).rows(step) for host in range(hosts)]
     records, lines, json = read(opened, [*chain(*of_hosts)]), list[str](), list[dict[str, Any]]()
     origins = dict[str, list[str]]()
