@@ -21,10 +21,11 @@ from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, allow, inne
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Manifest, Shard, Span, Split, version_folder
 from recordmill.pipeline.dataset.manifest_parts import PackFile
 from recordmill.pipeline.dataset.paths import attempt_name, locate, path_within, read_checked
-from recordmill.pipeline.dataset.placement import digest
+from recordmill.pipeline.dataset.placement import as_key, digest
 from recordmill.pipeline.dataset.tfrecord import FRAME_BYTES, PackIndex, ShardWriter
 from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.facts.sidecars import SIDECARS, with_sidecars
+from recordmill.pipeline.json_values import check_types
 from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.reader.wire import content_of
 from recordmill.pipeline.rows import (
@@ -87,8 +88,9 @@ def forget(output: str | Path, keys: Keys = (), on_wait: OnWait = lambda _: None
     records hold several rows each; the next build skips the rows. DatasetError: a file of the live version is damaged.
     OutputError: the output has no live version (then the list is unchanged), cannot be written, or changed.
     """
+    check_types(locals(), forget.__annotations__)
     several = [keys] if isinstance(keys, str | bytes) else keys
-    given = {key.encode("utf-8", "surrogateescape") if isinstance(key, str) else key for key in several}
+    given = {*map(as_key, several)}
     store = open_existing(output := str(output))
     if latest_of(store) is None:
         raise OutputError(f"{output} has no live version to forget rows of: the list was not written")

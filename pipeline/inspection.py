@@ -18,7 +18,7 @@ import io
 import json
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -35,6 +35,7 @@ from recordmill.pipeline.dataset.manifest import Manifest, Shard
 from recordmill.pipeline.dataset.paths import ADVICE, locate, open_file
 from recordmill.pipeline.dataset.version import DatasetVersion, parts_to_parse
 from recordmill.pipeline.errors import DatasetError, did_you_mean, listed
+from recordmill.pipeline.json_values import Count, check_types
 from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.reader.records import Numbers
 from recordmill.pipeline.rows import find_records, open_records, runs
@@ -282,7 +283,7 @@ def read_records(
     span: str | None = None,
     positions: Sequence[int] | None = None,
     features: Sequence[str] | None = None,
-    limit: int | None = None,
+    limit: Count | None = None,
 ) -> Iterator[Record]:
     """Reads records lazily, with a few in memory, in the order of their positions or of `positions`.
 
@@ -300,6 +301,7 @@ def read_records(
         DatasetError: the split, span, class, position or feature does not exist; records of packed texts lack keys
             and classes; or a record or a file is damaged.
     """
+    check_types(locals(), read_records.__annotations__)
     if split is not None:
         dataset.manifest.split(split)
     if span is not None and span not in dataset.manifest.spans:
@@ -331,7 +333,7 @@ class RecordSequence(Sequence[Record]):
     def __init__(self, dataset: DatasetVersion, split: str | None = None, **choice: Any) -> None:
         """Takes the arguments of `read_records`. Raises: DatasetError: as that."""
         choice = {name: value for name, value in choice.items() if value is not None}
-        if "positions" in choice:
+        if isinstance(choice.get("positions"), Iterable):
             choice["positions"] = [*choice["positions"]]
         self._dataset, self._split, self._read = dataset, split, partial(read_records, dataset, split, **choice)
         self._read()  # checks the arguments

@@ -1,4 +1,4 @@
-"""Untrusted JSON: parsed within bounds, and read as declared types.
+"""Untrusted JSON: parsed within bounds, and read as declared types. Arguments: checked by their annotations.
 
 A type is a dataclass, a TypedDict, `Any`, `str`, `bool`, `int`, `float`, `Count`, a list, tuple or dict of types, or a
 union of types. `Annotated[str, check]` is a text (value or dict key) that `check` returns or refuses with DatasetError;
@@ -18,8 +18,9 @@ import json
 import math
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 from recordmill.pipeline.errors import DatasetError
@@ -28,8 +29,12 @@ from recordmill.pipeline.safe_text import cut
 WHOLE = range(-(2**63), 2**63)  # int64
 COUNTS = range(2**63)
 Count: TypeAlias = Annotated[int, COUNTS]  # a whole number from 0
+Positive: TypeAlias = Annotated[int, COUNTS[1:]]
 UNKNOWN_FIELDS = "unknown_fields"  # the field of a dataclass for JSON keys beyond its declared fields and properties
 MOST_CONTAINERS = 1 << 20  # lists and objects of a file: up to 232 bytes of memory each, for 3 bytes of text
+WORDS = {bool: "True or False", int: "a whole number", str: "a string", Path: "a Path", types.NoneType: "None"}
+WORDS |= dict.fromkeys((Sequence[str], Collection[str]), "a list of names") | {Sequence[int]: "a list of whole numbers"}
+WORDS |= {each: f"a whole number, at least {number}" for number, each in enumerate((Count, Positive))}
 MOST_NESTED = 50  # far below Python's recursion limit of 1,000 calls
 
 
@@ -161,3 +166,27 @@ def _check_any(value: Any, what: str, depth: int = 0) -> None:
 
 def _fits(value: Any) -> bool:
     return math.isfinite(value) if isinstance(value, float) else type(value) is not int or value in WHOLE
+
+
+def check_types(values: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
+    """Checks arguments by their annotations, NumPy's as Python's; quoted ones take any. Raises: DatasetError."""
+    for name, value in values.items():
+        if not _is_of(value, hint := hints.get(name, Any)):
+            known = " or ".join(WORDS.get(option, f"a {kind.__name__}") for option, kind, *_ in _options(hint))
+            raise DatasetError(f"{name} is {known}, got {cut(repr(value))}")
+
+
+def _is_of(value: Any, hint: Any) -> bool:
+    plain = value.tolist() if hasattr(value, "tolist") else value
+    return any(_is_one(plain, *option[:3]) for option in _options(hint))
+
+
+def _is_one(value: Any, option: Any, kind: Any, inner: tuple[Any, ...]) -> bool:
+    if option is Any or isinstance(option, str) or (kind is Path and hasattr(value, "parent")):  # a URL's folder
+        return True
+    if kind is Annotated:
+        return _is_of(value, inner[0]) and value in inner[1]
+    if not isinstance(value, kind) or (kind, type(value)) == (int, bool):
+        return bool(kind is float and type(value) is int)
+    is_list = inner and isinstance(value, Collection)
+    return not is_list or (not isinstance(value, str | bytes) and all(_is_of(each, inner[0]) for each in value))

@@ -21,7 +21,7 @@ from recordmill.pipeline.dataset.counts import counted_as
 from recordmill.pipeline.dataset.file_names import REJECTED, shown_paths, span_file
 from recordmill.pipeline.dataset.manifest import Json, Manifest, Shard
 from recordmill.pipeline.dataset.paths import Location, read_inner
-from recordmill.pipeline.dataset.placement import KeyHash, digest, hash_key, shard_of
+from recordmill.pipeline.dataset.placement import KeyHash, as_key, digest, hash_key, shard_of
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.dataset.version import parts_to_parse
 from recordmill.pipeline.errors import DatasetError
@@ -78,8 +78,7 @@ def find_records(folder: Location, manifest: Manifest, *keys: str | bytes) -> li
     """
     if not has_keys(manifest):
         raise DatasetError(f"the records of {manifest.version} hold several rows (packed texts), not found by a key")
-    stored = (key if isinstance(key, bytes) else key.encode("utf-8", "surrogateescape") for key in keys)
-    return list(find_digests(folder, manifest, map(digest, stored)))
+    return list(find_digests(folder, manifest, map(digest, map(as_key, keys))))
 
 
 def find_digests(folder: Location, manifest: Manifest, digests: Iterable[bytes]) -> Iterator[StoredRow]:
@@ -259,4 +258,4 @@ def without_rejects(folder: Location, manifest: Manifest, gone: Forgotten) -> Re
 def _key_digest(reject: Json) -> bytes:
     """Returns the digest of a rejected row's key; empty without one."""
     id_ = reject.get("id")
-    return b"" if id_ is None else digest(str(id_).encode("utf-8", "surrogateescape"))
+    return b"" if id_ is None else digest(as_key(str(id_)))

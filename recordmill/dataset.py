@@ -19,7 +19,7 @@ from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Manifest, read_m
 from recordmill.pipeline.dataset.paths import read_inner
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.json_values import Count, read_as
+from recordmill.pipeline.json_values import Count, check_types, read_as
 from recordmill.pipeline.reader.options import ReadOptions, evaluation_options, ranges, training_options
 from recordmill.pipeline.reader.order import Steps
 
@@ -60,8 +60,7 @@ def open_dataset(
     Raises:
         DatasetError: the dataset is missing or unreadable.
     """
-    if not isinstance(version, str | int | None):
-        raise DatasetError(f"version is a name or a number, got {version!r}: `recordmill versions list` shows them")
+    check_types(locals(), open_dataset.__annotations__)
     folder, allowed = _folder(str(path)), [files] if isinstance(files, str | Path) else files
     if (folder / MANIFEST_FILE).is_file():
         if version is not None:
@@ -216,6 +215,7 @@ class Dataset(DatasetVersion):
         """Returns the input of options. Raises: DatasetError as `training_input`."""
         from recordmill.pipeline.reader.input import open_input
 
+        check_types({"options": options}, {"options": ReadOptions})
         return open_input(self.folder, self.manifest, options, partial(_find_keys, self.folder, self.manifest))
 
     def source(self, split: str, **options: Any) -> "RowSource":

@@ -23,6 +23,8 @@ def report(number: int) -> ShardReport:
         label_counts=ids,
         profiles={"image sRGB": 1},
         losses={"image 16 bits": 3},
+        messages={"chat user": 2},
+        ids={"chat stored": 7},
         lengths={"text": measure_lengths(np.array([number, 4], np.int64))},
         profile={"age": FeatureProfile(9, 1, histogram), "kind": FeatureProfile(9, ids=ids, tokens=8)},
         rejected=1,
@@ -49,6 +51,7 @@ def test_the_sums_are_those_of_all_reports_at_once_in_any_order() -> None:
     assert (expected["train"].rejected, expected["train"].written_by_source) == (39, {0: 39 * 8, 1: 39})
     assert expected["train"].lengths["text"]["longest"] == 190
     assert expected["train"].statistics["image"] == {"losses": {"16 bits": 39 * 3}, "profiles": {"sRGB": 39}}
+    assert expected["train"].statistics["chat"] == {"messages": {"user": 78}, "ids": {"stored": 273}}
     assert (by_split([]), Counts.sum([])) == ({}, Counts())
 
 

@@ -155,6 +155,18 @@ def test_images_are_decoded_when_they_are_taken(tmp_path: Path) -> None:
     assert read((work, chunk)) == (kept, rejects)
 
 
+@pytest.mark.parametrize(
+    ("code", "error"), [(DARK, OSError), ("def keep(row):\n    open('/no/file')\n", UserCodeError)]
+)
+def test_a_failing_disk_is_no_mistake_of_the_users(code: str, error: type[Exception], tmp_path: Path) -> None:
+    work = planned(tmp_path, code, SPEC.replace("filter:", IMAGES), [{"n": 0, "text": "a", "image": "a.png"}])
+    (tmp_path / "run").mkdir()
+    failing = patch("recordmill.pipeline.build.images.image_files.ImageFiles.read", side_effect=OSError(5, "I/O error"))
+    with failing, pytest.raises((OSError, UserCodeError)) as caught:
+        read(work)
+    assert type(caught.value) is error
+
+
 def test_a_row_that_was_lost_when_it_was_to_be_asked_about_stays_out(tmp_path: Path) -> None:
     spec = SPEC.replace("key: n", "key: {content: image}").replace(
         "filter:", "  image: {kind: image, size: 4}\nfilter:"

@@ -256,24 +256,29 @@ def test_the_command_prints_lines_or_json(tmp_path: Path, capsys: pytest.Capture
     assert as_json["time"] is None
 
 
-def test_a_plan_tells_roles_trained_tokens_and_packs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("most", [None, 100])
+def test_a_plan_tells_roles_trained_tokens_lengths_and_packs(most: int | None, tmp_path: Path) -> None:
     model, given = write_model(tmp_path / "model"), chats("qwen2", 40)
     write_jsonl(tmp_path / "chats.jsonl", [{"chat": each} for each in [*given, [{"role": "owl", "content": "hu"}]]])
     (tmp_path / "dataset.yaml").write_text(
         "name: d\nsource: {format: jsonl, path: chats.jsonl}\n"
-        f"features: {{chat: {{kind: chat, model: {model}}}}}\npack: [{{features: [chat], length: 512}}]\n"
+        f"features: {{chat: {{kind: chat, model: {model}, max_length: {json.dumps(most)}}}}}\n"
+        "pack: [{features: [chat], length: 512}]\n"
     )
-    tokens, trained = 0, 0
+    whole, kept, trained, roles = list[int](), list[int](), 0, Counter[str]()
     for messages in given:
         text = ImmutableSandboxedEnvironment().from_string(TEMPLATES["qwen2"]).render(messages=messages, **TOKENS)
         encoded = tokenizer().encode(text, add_special_tokens=False)
-        tokens += len(encoded.ids)
-        trained += sum(mask_of(encoded.offsets, trained_spans("qwen2", messages, text)))
+        if mask := [*filter(any, [mask_of(encoded.offsets, trained_spans("qwen2", messages, text))[:most]])]:
+            whole, kept, trained = [*whole, len(encoded.ids)], [*kept, len(mask[0])], trained + sum(mask[0])
+            roles.update(message["role"] for message in messages)
     result = forecast_of(tmp_path / "dataset.yaml")
-    roles = Counter(message["role"] for messages in given for message in messages)
-    facts = [f"{roles[role]:,} {role}" for role in ("user", "assistant")]
+    facts, tokens = [f"{number:,} {role}" for role, number in roles.items()], sum(kept)
+    is_cut = np.array(whole) > np.array(kept)
+    facts += [f"{is_cut.sum()} chats cut, {sum(whole):,} tokens before"] if most else []
     assert_names(result.columns[0].facts[-1], *facts, f"{trained / tokens:.1%} of {tokens:,} tokens")
-    assert result.rejects == {"malformed_chat": 1}
+    assert 5 < is_cut.sum() < len(whole) if most else len(whole) == 40
+    assert (result.rejects["malformed_chat"], result.rejects.get("no_trainable_token", 0)) == (1, 40 - len(whole))
     (packed,) = result.packs
     assert (packed.length, round(packed.rows * packed.filled * 512)) == (512, tokens)
 

@@ -20,6 +20,7 @@ from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.facts import preview
 from recordmill.pipeline.facts.painting import STRIPES, mask_classes, mask_color, painted
 from recordmill.pipeline.facts.preview import augmentations_of, draw, reject_cards
+from recordmill.pipeline.facts.sample import FeatureRoles
 from recordmill.pipeline.facts.sidecars import card
 from recordmill.pipeline.facts.version import shown_split
 from recordmill.pipeline.inspection import COLORS, raw_image
@@ -122,6 +123,28 @@ def test_records_without_images_are_cards_of_text(tmp_path: Path) -> None:
     assert tables.preview(limit=3).height > 50
     with raises(DatasetError, "augmentations", "small", "leave them out"):
         tables.preview(augment=[RandomFlip()])
+
+
+def test_a_chat_shows_its_answer_after_a_long_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row, said = published.row, {"text": [2] * 400 + [3, 4], "text_loss_mask": [0] * 400 + [1, 1]}
+    monkeypatch.setattr(published, "row", lambda number: row(number) | said)
+    chat = published.FEATURES["text"] | {"kind": "chat", "train": "last"}
+    published.write_version(tmp_path, 20, features=published.FEATURES | {"text": chat})
+    opened = open_dataset(tmp_path)
+    _, lines = preview._card(FeatureRoles(opened), opened.records("train")[0], (), None)
+    assert "⟦tree über⟧" in lines[: preview.LINES]
+
+
+def test_a_character_is_of_the_first_font_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Font(str):
+        def getmask(self, character: str) -> bytes:
+            return character.encode() if character in self else b"a box"
+
+    latin, world = Font("ab "), Font("abж中")
+    monkeypatch.setattr(preview, "fonts", lambda: [latin, world])
+    preview.font_of.cache_clear()
+    assert [preview.font_of(each) for each in "a ж中🙂"] == [latin, latin, world, world, latin]
+    preview.font_of.cache_clear()
 
 
 def test_rejects_show_their_file_where_it_can_be_decoded(dataset: Dataset, tmp_path: Path) -> None:

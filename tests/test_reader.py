@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from recordmill import Dataset, DatasetError, open_dataset
+from recordmill import Dataset, DatasetError, RunOptions, forget, load_spec, mix, open_dataset, open_tfrecords
 from recordmill.pipeline.dataset.manifest import Latest, read_manifest
 from recordmill.pipeline.dataset.version import read_vocabulary
 from recordmill.pipeline.reader.input import Input
@@ -198,6 +198,53 @@ def test_a_wrong_argument_is_named(ask: Callable[[Dataset], Any], facts: tuple[s
         ask(dataset)
 
 
+def read(**options: Any) -> Callable[[Dataset], Any]:
+    return lambda dataset: dataset.training_input(**{"batch_size": 2} | options)
+
+
+def records(**options: Any) -> Callable[[Dataset], Any]:
+    return lambda dataset: dataset.records(**{"split": "train"} | options)
+
+
+@pytest.mark.parametrize(("ask", "name", "got"), [
+    *((read(**{name: got}), name, got) for name, got in {
+        "split": 3, "batch_size": "8", "seed": 1.5, "epochs": "2", "with_key": "yes", "balance": 1, "host_index": "0",
+        "host_count": 2.0, "features": ["text", 5], "label": 5, "cache": 5, "cache_bytes": "1", "dtype": float,
+        "shuffle": 0, "start_step": "3", "threads": [1], "workers": True, "on_error": None, "max_skipped": "all",
+        "text_length": 2.5, "masks": "no", "captions": 1, "augment": 5, "without": 5,
+    }.items()),
+    *((records(**{name: got}), name, got) for name, got in {
+        "split": ["train"], "limit": "5", "features": ["text", 5], "key": 5, "label": ["cat"], "span": {"a"},
+    }.items()),
+    (records(features="text"), "features", "text"),
+    (records(positions=5), "positions", 5),
+    (records(positions=np.array([1.5])), "positions", 1.5),
+    (lambda dataset: dataset.vocabulary(["text"]), "feature", ["text"]),
+    (lambda dataset: dataset.label_counts(5), "split", 5),
+    (lambda dataset: dataset.batches_per_epoch("train", "8"), "batch_size", "8"),
+    (lambda dataset: dataset.preview(limit="3"), "limit", "3"),
+    (lambda dataset: dataset.input("train"), "options", "train"),
+    (lambda dataset: mix(5, [1]), "list of inputs", "a, b"),
+    (lambda dataset: mix([read()(dataset)] * 2, [1, 1], seed="a"), "seed", "a"),
+    (lambda dataset: open_dataset(dataset.folder, 1.0), "version", 1.0),
+    (lambda dataset: open_dataset(dataset.folder, files=[5]), "files", [5]),
+    (lambda dataset: open_dataset(None), "path", None),
+    (lambda dataset: forget("out", 5), "keys", 5),
+    (lambda dataset: open_tfrecords(5, "out"), "files", 5),
+    (lambda dataset: RunOptions(processes="2"), "processes", "2"),
+    (records(limit=-1), "limit", "-1"),
+    (lambda dataset: load_spec(5), "path", 5),
+])  # fmt: skip
+def test_a_value_of_another_type_is_named(ask: Callable[[Dataset], Any], name: str, got: Any, dataset: Dataset) -> None:
+    with raises(DatasetError, name, str(got)):
+        ask(dataset)
+
+
+def test_numpys_numbers_are_as_pythons(dataset: Dataset) -> None:
+    chosen = dataset.records("train", positions=np.array([2, 1]), limit=np.int64(1), features=("text",))
+    assert [record.position for record in chosen] == [2]
+
+
 def test_a_shard_that_was_cut_between_records_is_named(copied: Path) -> None:
     offsets = np.fromfile(copied / "hand-validation.index-00000-of-00002", "<u8")
     shard = copied / "hand-validation.tfrecord-00000-of-00002"
@@ -255,7 +302,7 @@ def test_a_dataset_is_read_from_anywhere(copied: Path, tmp_path: Path, monkeypat
     (".", "v9", ("version 'v9'", "v1")),
     (".", "../v1", ("'../v1'",)),
     (".", 9, ("no version '9'", "v1")),
-    (".", 1.0, ("1.0", "number", "`recordmill versions list`")),
+    (".", 1.0, ("version", "1.0", "number")),
     ("versions/v1", "v1", ("versions/v1", "leave version='v1' out")),
     ("versions", None, ("versions", "other files", "`--output`")),
     ("nowhere", None, ("nowhere", "`--output`")),

@@ -92,10 +92,14 @@ def test_chats_are_whole_with_their_trained_text_marked(tmp_path: Path, monkeypa
     row, said = published.row, {"text": [2] * 400 + [3, 4], "text_loss_mask": [0] * 400 + [1, 1]}
     monkeypatch.setattr(published, "row", lambda number: row(number) | said)
     features = published.FEATURES | {"text": published.FEATURES["text"] | {"kind": "chat", "train": "last"}}
-    published.write_version(tmp_path, 20, features=features, spec={"features": {"text": {"model": "m"}}})
+    ids = {"trained": 2, "stored": 400, "before cutting": 900, "chats cut": 2}
+    counts = {"text": {"messages": {"user": 3}, "ids": ids}}
+    spec = {"features": {"text": {"model": "m"}}}
+    published.write_version(tmp_path, 20, features=features, spec=spec, statistics=counts)
     page = report_of(open_dataset(tmp_path)).decode("utf-8")
     assert page.count("<mark><bdi>tree über</bdi></mark>") == 3
-    assert_names(page, "a " * 399, "0.5% of the ids, of", "<dt>given</dt>", "the assistant&#39;s last turn")
+    said = "3 user messages, 0.5% of 400 tokens trained; 2 chats cut, 900 tokens before"
+    assert_names(page, "a " * 399, said, "<dt>given</dt>", "the assistant&#39;s last turn")
 
 
 def test_the_page_of_a_class_shows_more_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -330,6 +330,16 @@ def test_show_takes_the_options_too_and_draws(
     assert (tmp_path / "step.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_show_prints_a_steps_rows_as_json(hosts: int, dataset: Dataset, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--batch-size", "6", "--hosts", str(hosts), "--json"]
+    [found] = show(dataset, "5", *options, capsys=capsys, found=r"(?s)\A.*\Z")
+    given = [dataset.training_input("train", batch_size=6, host_count=hosts, host_index=host) for host in range(hosts)]
+    expected = [(host, row.place, row.key, row.position) for host, each in enumerate(given) for row in each.rows(5)]
+    assert [(row["host"], row["row"], row["key"], row["position"]) for row in json.loads(found)] == expected
+    assert json.loads(found)[0]["values"].keys() == dataset.features.keys()
+
+
 @pytest.mark.parametrize(("state", "options", "facts"), [
     (None, ["--step", "1"], ("--state", "--batch-size")),
     (None, ["--seed", "0"], ("--step N",)),
@@ -346,7 +356,7 @@ def test_show_takes_the_options_too_and_draws(
     ({"without": "6 keys, 0a"}, ["--step", "1", "--without", "/dev/null"], (*LACKS, "got 0 keys", "/dev/null")),
     ({"without": "6 keys, 0a"}, ["--step", "1"], (*LACKS, "got none")),
     ({"without": ["x"]}, ["--step", "1"], ("['x']", "got none")),
-    ({}, ["--step", "1", "--json"], ("--step", "no --json")),
+    ({}, ["--step", "1", "--json", "--output", "x.png"], ("--output", "no --json")),
     ({}, ["--step", "1", "--mixed", "/dev"], ("/dev ", "leave it out")),
     (None, ["--step", "1", "--batch-size", "6", "--mixed", "/dev"], ("--mixed", "--state")),
     (None, ["--step", "1", "--state", "nowhere.json"], ("nowhere.json", "(No such file or directory)")),

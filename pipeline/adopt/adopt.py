@@ -33,6 +33,7 @@ from recordmill.pipeline.dataset.file_names import remember
 from recordmill.pipeline.dataset.manifest import Json, Manifest
 from recordmill.pipeline.dataset.paths import check_name
 from recordmill.pipeline.errors import ExitCode, did_you_mean, listed
+from recordmill.pipeline.json_values import check_types
 from recordmill.pipeline.parallel import cores, in_order
 from recordmill.pipeline.reader import wire
 from recordmill.pipeline.reader.records import FrameWalk
@@ -313,6 +314,7 @@ def open_tfrecords(
         UserError: a file is missing, compressed or no TFRecord; the features do not fit; too many records are left out
             or lost; or `index` cannot be written.
     """
+    check_types(locals(), open_tfrecords.__annotations__)
     given = files if isinstance(files, Mapping) else {"": files}
     lists = {split: [some] if isinstance(some, str | Path) else some for split, some in given.items()}
     globs = {split: list(map(str, some)) for split, some in lists.items()}

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from recordmill.pipeline.build.runners.flink_cluster import FlinkOptions
 from recordmill.pipeline.build.runners.job import Job
+from recordmill.pipeline.json_values import check_types
 
 CHUNK_BYTES = 8 << 20  # 8 MiB of rows: a second or less of one worker's time
 
@@ -54,6 +55,9 @@ class RunOptions:
     """The options of the runner `flink`."""
     metrics: str | None = None
     """The file for metrics (OpenMetrics), overwritten at the build's end."""
+
+    def __post_init__(self) -> None:
+        check_types(vars(self), type(self).__annotations__)
 
 
 @dataclass(frozen=True)

@@ -54,31 +54,24 @@ def show(
 
     if spec is not None and record is None and step is None:
         raise DatasetError("--spec is for --record KEY and --step: its sources are searched for rows")
-    if as_json and (record is not None or step is not None):
-        raise DatasetError(f"--record and --step have no --json: `recordmill head {folder} --key KEY --json` has it")
+    if as_json and (record is not None or png is not None):
+        raise DatasetError(f"--record and --output have no --json: `recordmill head {folder} --key KEY --json` has it")
     if step is None and any(each not in (None, []) for each in (state, seed, batch_size, split, without, mixed, png)):
         raise DatasetError("--step N is missing: the other options say of which training")
     if step is not None:
         if record is not None:
             raise DatasetError("--record is of a key, and --step of a training: give one")
-        is_alone = not mixed if state is None else (seed, split, version) == (None, None, None)
-        if (state is None) == (batch_size is None) or not is_alone:
-            both = "--state alone, with --mixed for a mixture, or its --batch-size with --seed, --hosts and --split"
-            raise DatasetError(f"--step is of a training: give {both}")
         if png is not None and not png.absolute().parent.is_dir():
             raise DatasetError(f"{png} cannot be written: there is no folder {png.parent}; make it, or change --output")
         from recordmill.pipeline.cli import step as steps
 
-        if state is not None:
-            facts = steps.read_state(state)
-        else:
-            options: dict[str, Any] = {"batch_size": batch_size, "seed": seed or 0, "host_count": hosts}
-            options["without"] = without[0] if without else ()
-            facts = recordmill.open_dataset(folder, version).training_input(split or "train", **options).state(step)
+        given: dict[str, Any] = {"split": split, "batch_size": batch_size, "seed": seed, "host_count": hosts}
+        given["without"] = without[0] if without else None
+        facts = steps.state_of((folder, version), step, state, mixed, given)
         opened = steps.open_datasets([folder, *(mixed or ())], facts)
         if len(opened) > 1 and (spec or png):
             raise DatasetError("--spec and --output are for one dataset, and this is a mixture of several")
-        records = steps.show_step(facts, opened, step, hosts, without or [], spec)
+        records = steps.show_step(facts, opened, step, hosts, without or [], spec, as_json=as_json)
         if png is not None:
             from recordmill.pipeline.facts import preview as previews
 
@@ -153,7 +146,7 @@ def _to_json(dataset: "recordmill.Dataset", versions: list["Version"]) -> dict[s
 
 def show_record(folder: "Location", manifest: "Manifest", key: str, output: str | None, spec: Path | None) -> None:
     """Prints where a key's record is, with `spec` also in the source, or why it is missing. Raises: DatasetError."""
-    from recordmill.pipeline.dataset.placement import digest
+    from recordmill.pipeline.dataset.placement import as_key, digest
     from recordmill.pipeline.rows import find_records, rejects_of
     from recordmill.pipeline.versions.base import read_forgotten
     from recordmill.pipeline.versions.stores.open_store import open_store
@@ -182,7 +175,7 @@ def show_record(folder: "Location", manifest: "Manifest", key: str, output: str 
     since = None
     if output is not None:
         forgotten = read_forgotten(open_store(output)).named_in(manifest)
-        since = forgotten.keys.get(digest(key.encode("utf-8", "surrogateescape")).hex())
+        since = forgotten.keys.get(digest(as_key(key)).hex())
     if since:
         print_line(f"{printable(key)}: forgotten since {since}")
     elif not rejects:

@@ -9,10 +9,11 @@ from typing import Any, NotRequired, TypedDict
 
 import recordmill
 from recordmill.pipeline.cli.extras import SOURCES, check_extra
-from recordmill.pipeline.cli.screen import count, print_line
+from recordmill.pipeline.cli.screen import count, print_json, print_line
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Location, Manifest
+from recordmill.pipeline.dataset.placement import as_key
 from recordmill.pipeline.errors import DatasetError, listed
-from recordmill.pipeline.inspection import Record, lines_of
+from recordmill.pipeline.inspection import Record, lines_of, record_to_json
 from recordmill.pipeline.json_values import Count, parse_json, read_as
 from recordmill.pipeline.reader.input import Input
 from recordmill.pipeline.reader.mix import MixedSource, check_weights
@@ -34,8 +35,18 @@ class Facts(TypedDict):
     without: NotRequired[list[str | None] | str]
 
 
-def read_state(file: Path) -> Any:
-    """Reads a file with a state, or one of `TrainingCheckpoint` or its folder. Raises: DatasetError."""
+def state_of(place: tuple[str, str | None], step: int, file: Path | None, mixed: Any, given: dict[str, Any]) -> Any:
+    """Reads a file with a state, or one of `TrainingCheckpoint` or its folder; or takes a training's options.
+
+    `place` is a folder and a version; options not given are None. Raises: DatasetError.
+    """
+    is_alone = not mixed if file is None else (given["seed"], given["split"], place[1]) == (None, None, None)
+    if (file is None) == (given["batch_size"] is None) or not is_alone:
+        both = "--state alone, with --mixed for a mixture, or its --batch-size with --seed, --hosts and --split"
+        raise DatasetError(f"--step is of a training: give {both}")
+    if file is None:
+        options = {name: value for name, value in given.items() if value is not None}
+        return recordmill.open_dataset(*place).training_input(**options).state(step)
     try:
         file = file / "training.json" if file.is_dir() else file  # of `TrainingCheckpoint`
         state = parse_json(file.read_bytes())
@@ -105,14 +116,11 @@ def input_of(state: Any, opened: Datasets, host: int, hosts: int, without: Seque
 
 
 def show_step(
-    state: Any, opened: Datasets, step: int, hosts: int, without: Sequence[Path], spec: Path | None
+    state: Any, opened: Datasets, step: int, hosts: int, without: Sequence[Path], spec: Path | None, *, as_json: bool
 ) -> list[Record]:
-    """Prints a step's rows, host by host, with `spec` also their places in the sources; returns their records.
-
-    Raises: DatasetError.
-    """
+    """Prints a step's rows, with `spec` and their places in the sources; returns the records. Raises: DatasetError."""
     of_hosts = [input_of(state, opened, host, hosts, without).rows(step) for host in range(hosts)]
-    records, lines = read(opened, [*chain(*of_hosts)]), list[str]()
+    records, lines, json = read(opened, [*chain(*of_hosts)]), list[str](), list[dict[str, Any]]()
     origins = dict[str, list[str]]()
     if spec and records:
         [dataset] = opened.values()
@@ -125,9 +133,11 @@ def show_step(
             first += f", of {row.dataset} {row.version}" if len(opened) > 1 else ""
             share = f", {row.share:.1%} of its row" if row.share < 1 else ""
             places = [f"{row.file}, line {row.line:,}"] if row.file else origins.get(row.key, [])
+            told = {"host": host, "row": row.place, "share": row.share, "dataset": row.dataset, "version": row.version}
+            json.append({**told, "from": places, **record_to_json(records[row.record])})
             lines += [f"{row.place:>4}  {first}{share}", *(f"      from {each}" for each in places)]
             lines += (f"    {value}" for value in values)
-    print_line("\n".join(lines))
+    print_json(json) if as_json else print_line("\n".join(lines))
     return [records[row.record] for row in chain(*of_hosts)]
 
 
@@ -150,7 +160,7 @@ def origins_of(
 
     keys, found = defaultdict[bytes, list[str | None]](list), defaultdict[bytes, list[str]](list)
     for key, span in records:
-        keys[key.encode("utf-8", "surrogateescape")].append(span)
+        keys[as_key(key)].append(span)
     for stored, origin in find_origins(recordmill.load_spec(str(spec)), folder, manifest, keys, source_files()):
         found[stored].append(str(origin))
     none = [f"no row of the sources of {spec} any more"]

@@ -65,6 +65,8 @@ class Counts:
     """The first of `image_facts.COUNTS`: numbers of images and values, by feature and name: `image GIF`."""
     profiles: Mapping[str, int] = field(default_factory=dict)
     losses: Mapping[str, int] = field(default_factory=dict)
+    messages: Mapping[str, int] = field(default_factory=dict)  # of chats, by role
+    ids: Mapping[str, int] = field(default_factory=dict)  # of chats, each of `ID_COUNTS`
     lengths: Mapping[str, Lengths] = field(default_factory=dict)  # of each text, in ids
     profile: Profile = field(default_factory=dict)
     rejected: int = 0

@@ -18,7 +18,7 @@ from recordmill.pipeline.dataset.paths import FeatureName, InnerPath, Sha256, Sp
 from recordmill.pipeline.dataset.paths import Location as Location
 from recordmill.pipeline.errors import DatasetError as DatasetError
 from recordmill.pipeline.errors import did_you_mean, listed
-from recordmill.pipeline.json_values import Count, NewerFormatError, check_format, parse_json, read_as
+from recordmill.pipeline.json_values import Count, NewerFormatError, check_format, check_types, parse_json, read_as
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.base.bounds import PADDED_BYTES, SHARD_RECORDS
 
@@ -206,6 +206,7 @@ class Manifest(Written):
         return self._known("feature", name, self.features)
 
     def _known(self, what: str, name: str, known: Mapping[str, _Read]) -> _Read:
+        check_types({what: name}, {what: str})
         if name in known:
             return known[name]
         raise DatasetError(f"unknown {what} '{name}'{did_you_mean(name, known)}; {self.name} has: {listed([*known])}")

@@ -97,7 +97,7 @@ _STATISTICS = _some(
     words=Count, distinct=Count, tokens=Count, known_tokens=Count | None, gone=list[str], lengths=_LENGTHS,
     count=Count, images=Count, mean=float | list[float], variance=float | list[float],
     minimum=float, maximum=float, median=float, boundaries=list[float], relative_error=float,
-    transcoded=Counts, profiles=Counts, losses=Counts,
+    transcoded=Counts, profiles=Counts, losses=Counts, messages=Counts, ids=Counts,
 )  # fmt: skip
 """The statistics of a feature: lists by channel for images, else numbers."""
 _ABOUT = _some(
@@ -141,6 +141,7 @@ _PARTS = {
 _SHARD = _object(
     split=SplitName, records=Count, rejected=Count, transcoded=Counts, lengths=dict[str, _LENGTHS],
     **dict.fromkeys(("at_fault", "profiles", "losses", "label_counts", "written_by_source"), NotRequired[Counts]),
+    messages=NotRequired[Counts], ids=NotRequired[Counts],
     more_windows=NotRequired[Count], inputs_sha256=NotRequired[Sha256], packs=NotRequired[list[PackFile]],
 )  # fmt: skip
 """The parts of a span's shard read by a later build; `profile` reads its profile."""

@@ -22,6 +22,9 @@ from typing import NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.safe_text import cut
+
 Hashes = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.int64]
 PERSON = b"recordmill.v1"  # changing it moves every record of every dataset
@@ -51,6 +54,13 @@ def hash_keys(keys: list[bytes]) -> tuple[Hashes, Hashes, Hashes]:
     """Returns the split, position and sample hashes of keys, each uint64 of shape [keys]."""
     numbers = np.frombuffer(b"".join(map(digest, keys)), ">u8").astype(np.uint64).reshape(-1, 3)
     return numbers[:, 0], numbers[:, 1], numbers[:, 2]
+
+
+def as_key(key: str | bytes) -> bytes:
+    """Returns a key as records hold it; a string may have surrogates for invalid UTF-8. Raises: DatasetError."""
+    if not isinstance(key, str | bytes):
+        raise DatasetError(f"a key is a string or bytes, got {cut(repr(key))}")
+    return key if isinstance(key, bytes) else key.encode("utf-8", "surrogateescape")
 
 
 def digest(key: bytes) -> bytes:

@@ -130,8 +130,6 @@ def _facts(contents: Contents, feature: FeatureFacts, profiles: BySplit) -> Iter
         elif contents.words_are_of_forgotten_rows:
             yield "words", "left out: rows were forgotten since they were counted; the next build that learns has them"
     sample = contents.sample
-    if sample and feature.name in sample.trained:
-        yield "trained", f"{sample.trained[feature.name]:.1%} of the ids, {sample.words}"
     if sample and feature.name in sample.images:
         yield from _image_facts(sample.images[feature.name], sample.words)
     if sample and len(sample.boxes.get(feature.name, ())):

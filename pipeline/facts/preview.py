@@ -2,8 +2,9 @@
 
 import ast
 from collections.abc import Iterable, Sequence
-from functools import cache, partial
-from itertools import chain, islice, zip_longest
+from contextlib import suppress
+from functools import cache, lru_cache, partial
+from itertools import chain, groupby, islice, zip_longest
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -31,9 +32,18 @@ GAP = 10
 WIDTH = 1_680  # of the whole image, at least one card
 DRAWS = 3  # augmented images for each stored one
 TEXT, LINE = 14, 19  # font size, line height
-LINES = 4  # of text on a card
+LINES, LONGEST = 4, 300  # lines on a card, and their characters before they are cut to its width
 TEXT_WIDTH = 400  # a card's least width
 PAGE, CARD, INK, SOFT = "#ffffff", "#f3f5f7", "#1c2128", "#5a6472"
+FONTS = (
+    "DejaVuSans.ttf",
+    "NotoSansCJK-Regular.ttc",
+    "Arial Unicode.ttf",
+    "msyh.ttc",
+    "unifont.otf",
+    "unifont_upper.otf",
+)
+"""Fonts of Linux, macOS and Windows: each character is of the first installed one that has it."""
 Tile = tuple[str, Image.Image]  # a caption and an image
 Card = tuple[Sequence[Tile], Sequence[str]]  # of a record or a reject: tiles, and lines, the first darker
 Changes = Sequence[Augmentation]
@@ -66,7 +76,7 @@ def preview(
         x, y, placed = GAP, page.height, list[tuple[int, int, str, str]]()
         for label, color in ((f"{name}:", PAGE), *named):
             words = printable(label)
-            width = LINE + 2 * GAP + round(font().getlength(words))
+            width = LINE + 2 * GAP + round(width_of(words))
             x, y = (GAP, y + LINE) if x > GAP and x + width > page.width else (x, y)
             placed.append((x, y, words, color))
             x += width
@@ -75,7 +85,7 @@ def preview(
         pen = ImageDraw.Draw(whole)
         for x, y, words, color in placed:
             pen.rectangle((x, y + 3, x + LINE - 6, y + LINE - 3), color, PAGE if words.endswith(":") else SOFT)
-            pen.text((x + LINE, y), words, INK, font())
+            write(pen, (x + LINE, y), words, INK)
         page = whole
     return page
 
@@ -100,12 +110,11 @@ def draw(cards: Sequence[Card]) -> Image.Image:
         for place, (caption, image) in enumerate(tiles):
             x = left + GAP + place * (TILE + GAP)
             page.paste(image, (x, y + LINE))
-            pen.text((x, y), _cut(caption, TILE), SOFT, font())
+            write(pen, (x, y), _cut(caption, TILE), SOFT)
         if tiles:
             y += LINE + max(image.height for _, image in tiles) + GAP
         for place, line in enumerate(lines[:LINES]):
-            ink = SOFT if place else INK
-            pen.text((left + GAP, y + place * LINE), _cut(line, width - 2 * GAP), ink, font())
+            write(pen, (left + GAP, y + place * LINE), _cut(line, width - 2 * GAP), SOFT if place else INK)
     return page
 
 
@@ -175,11 +184,12 @@ def _card(roles: FeatureRoles, record: Record, changes: Changes, sources: Path |
             kept = [(Box(*box), *named) for box, (_, *named) in zip(moved.tolist(), boxes, strict=True) if any(box)]
             tiles.append(_tile(f"augmented {epoch + 1}", shown, kept, moved_poses))
     label, (texts, others) = roles.label_of(record), roles.words_of(record)
+    texts |= {name: str(record.values[name]) for name in roles.chats}  # an answer may begin late
     named = ", ".join(f"{name} {words}" for name, words in others.items() if words)
     parts = (text.replace("\n", " ").replace("⟦", "\n⟦").split("\n") for text in texts.values())
     lines = [*chain.from_iterable(parts), named]  # a line before each text to train on: cards show beginnings
     lines = [record.key, *lines] if label is None else [label, *lines, record.key]
-    return tiles, [printable(line) for line in lines if line]
+    return tiles, [printable(line[:LONGEST]) for line in lines if line]
 
 
 def _augmented(
@@ -209,21 +219,42 @@ def _tile(what: str, image: Image.Image, boxes: Sequence[tuple[Any, ...]] = (), 
         pen.rectangle((left - 1, top - 1, right + 1, bottom + 1), outline="#000000", width=3)
         place = left + 2, top - LINE if top >= LINE else top
         pen.rectangle((left, top, right, bottom), outline=color)
-        pen.text(place, _cut(printable(name), TILE), color, font(), stroke_width=2, stroke_fill="#000000")
+        write(pen, place, _cut(printable(name), TILE), color, stroke_width=2, stroke_fill="#000000")
     return f"{what}, {image.width}×{image.height}", with_poses(copy, poses)
 
 
 def _cut(line: str, width: int) -> str:
     line = line.replace("\n", " ")
-    while line and font().getlength(line) > width:
+    while line and width_of(line) > width:
         line = line[: -max(2, len(line) // 20)] + "…"
     return line
 
 
+def width_of(text: str) -> float:
+    """Measures a line in pixels."""
+    return sum(font.getlength("".join(run)) for font, run in groupby(text, font_of))
+
+
+def write(pen: ImageDraw.ImageDraw, place: tuple[float, float], text: str, ink: str, **style: Any) -> None:
+    """Draws a line from its upper left corner, in as many fonts as its characters need."""
+    x, baseline = place[0], place[1] + fonts()[0].getmetrics()[0]
+    for font, run in groupby(text, font_of):
+        pen.text((x, baseline), words := "".join(run), ink, font, "ls", **style)
+        x += font.getlength(words)
+
+
 @cache
-def font() -> Any:
-    """Returns DejaVu Sans, for its many scripts, if installed; else Pillow's font."""
-    try:
-        return ImageFont.truetype("DejaVuSans.ttf", TEXT)
-    except OSError:
-        return ImageFont.load_default(TEXT)
+def fonts() -> list[Any]:
+    """Loads the installed ones of `FONTS`, and Pillow's own font."""
+    found = list[Any]()
+    for name in FONTS:
+        with suppress(OSError):
+            found.append(ImageFont.truetype(name, TEXT))
+    return [*found, ImageFont.load_default(TEXT)]
+
+
+@lru_cache(1 << 12)
+def font_of(character: str) -> Any:
+    """Returns the first font that draws a character unlike U+FFFF, which no font has; else the first, with its box."""
+    has = (each for each in fonts() if bytes(each.getmask(character)) != bytes(each.getmask("\uffff")))
+    return next(has, fonts()[0])

@@ -101,7 +101,6 @@ class RecordSample:
     is_padded: bool = False  # whether images have padding, shown hatched
     has_points: bool = False  # whether key points are drawn on images
     masks: Mapping[str, Sequence[MaskClass]] = field(default_factory=dict)  # of the examples
-    trained: Mapping[str, float] = field(default_factory=dict)  # the share of a chat's ids where the loss counts
     chats: Mapping[str, Sequence[tuple[str, Any]]] = field(default_factory=dict)  # keys, and runs of text
     label: str | None = None  # the only class of the records
 
@@ -145,12 +144,8 @@ def read_sample(dataset: DatasetVersion, label: str | None = None) -> RecordSamp
     a_row = {name: _histogram(map(len, rows)) for name, rows in boxes.items()}
     masks = {name: painting.mask_classes(each, measured[name].values) for name, each in roles.class_masks.items()}
     are_drawn = bool(roles.backgrounds), bool(roles.keypoints)
-    trained, chats = dict[str, float](), dict[str, list[tuple[str, Any]]]()
-    for name in roles.chats:
-        counted = [each for record in records for each in record.values[name].loss_mask]
-        trained[name] = sum(counted) / max(1, len(counted))
-        chats[name] = [(record.key, record.values[name].runs) for record in records[:WHOLE_CHATS]]
-    return RecordSample(split, len(records), examples, images, flat, a_row, *are_drawn, masks, trained, chats, label)
+    chats = {name: [(record.key, record.values[name].runs) for record in records[:WHOLE_CHATS]] for name in roles.chats}
+    return RecordSample(split, len(records), examples, images, flat, a_row, *are_drawn, masks, chats, label)
 
 
 def _first_records(dataset: DatasetVersion, split: str, label: str | None) -> Iterator[Record]:

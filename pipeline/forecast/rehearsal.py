@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from PIL import Image
 
 from recordmill.pipeline.build.analysis import graph
@@ -23,8 +22,6 @@ from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import install_user_code
 from recordmill.pipeline.build.images.read import UNDECODABLE, Loaded, image_reader
 from recordmill.pipeline.build.summaries.look import learned, statistics_look
-from recordmill.pipeline.build.texts.chat import canonical
-from recordmill.pipeline.build.texts.encode import encoded_name
 from recordmill.pipeline.build.worker.batch import ImageBytes, ImageLoader, RowBatch
 from recordmill.pipeline.build.worker.build_shard import ShardBuilder
 from recordmill.pipeline.build.worker.shard_report import BuiltBatch, ShardTotals, Stored
@@ -38,14 +35,11 @@ from recordmill.pipeline.sources.faults import Fault
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.transforms.images.image_header import ImageError, read_header
 from recordmill.transforms.images.mask_spec import Mask
-from recordmill.transforms.texts.chat_spec import Chat
-from recordmill.transforms.texts.text_stored import LOSS_MASK
 
 ROWS, IMAGES = 2_048, 256  # rows to build, without images and with
 MOST_BYTES = 4 << 20  # of rows without images: some seconds
 MOST_PIXELS = 400_000_000  # some seconds: then it ends
-COUNTED, TOKENS = "trained tokens", "tokens"  # beside the roles of messages
-SHOWN = 8  # roles or classes
+SHOWN = 8  # classes
 
 
 def rehearse(sample: RowSample, planned: PlannedBuild, frozen: LiveAnalysis | None) -> None:
@@ -135,24 +129,14 @@ class _Counting(ShardBuilder):
 
     def _built(self, batch: RowBatch, stored: Stored) -> BuiltBatch:
         for name, options in self._context.features.items():
-            if isinstance(options, Chat):
-                texts = filter(None, batch.rows[name].to_pylist())  # a missing chat is empty
-                chats = (canonical(text.decode(), options.roles) for text in texts)
-                roles = Counter(message["role"] for chat in chats for message in chat.messages)
-                trained = pc.list_flatten(batch.rows[encoded_name(name, LOSS_MASK)]).to_numpy()
-                self.seen[name].append(roles + Counter({COUNTED: int(trained.sum()), TOKENS: len(trained)}))
-            elif isinstance(options, Mask):
+            if isinstance(options, Mask):
                 self.seen[name].append(_pixels(batch.images[name], options))
         return super()._built(batch, stored)
 
 
 def _words(seen: Counter[str]) -> str:
-    """Describes the messages and tokens of chats, or the pixels of masks."""
-    counted, tokens = seen.pop(COUNTED, 0), seen.pop(TOKENS, 0)
+    """Describes the pixels of masks."""
     total, named, more = max(1, seen.total()), seen.most_common(SHOWN), len(seen) - SHOWN
-    if tokens:
-        messages = ", ".join(f"{number:,} {role}" for role, number in named)
-        return f"{messages} messages, {counted / tokens:.1%} of {tokens:,} tokens trained"
     return ", ".join([*(f"{pixels / total:.1%} {name}" for name, pixels in named), *[f"{more:,} more"] * (more > 0)])
 
 

@@ -58,7 +58,7 @@ class RowSample:
     counts: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By feature: built images and values by each of `COUNTS`, and name."""
     contents: dict[str, str] = field(default_factory=dict)
-    """By feature: the messages and tokens of chats, the classes of masks by their pixels, in words."""
+    """By feature: the classes of masks by their pixels, in words."""
     notes: list[str] = field(default_factory=list)  # work left out of the build, with its reason
 
     @property
@@ -149,7 +149,7 @@ def view_of(name: str, planned: PlannedBuild, sample: RowSample) -> ColumnView:
     else:
         flat = [each for value in present for each in (value if isinstance(value, list) else [value])]
         names = Counter(flat).most_common() if options.counts == "names" else []
-        facts = [*_value_facts(present, flat, names)]
+        facts = [*_value_facts(present, flat, names), *image_facts.fact_lines(counts)]
         shown = [value for value, _ in names[:EXAMPLES]] or flat[: 1 << 10]
         examples = [*dict.fromkeys(map(_shown, shown))][:EXAMPLES]
     facts += filter(None, [sample.contents.get(name)])

@@ -10,6 +10,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from recordmill.pipeline.dataset.paths import ADVICE
+from recordmill.pipeline.dataset.placement import as_key
 from recordmill.pipeline.dataset.tfrecord import PackIndex
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.parallel import cores
@@ -19,7 +20,6 @@ from recordmill.pipeline.reader.order import Integers, Selected
 from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.reader.request import Request, images_of
 from recordmill.pipeline.reader.rows import Batch, Chosen, Rows, finished, packed_columns, structured
-from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.base.stored import KEY, ArraySpec, Ragged, mapped
 from recordmill.transforms.images.augment.chain import Augment
 
@@ -139,13 +139,6 @@ class SplitSource(BatchSource):
         steps = self.request.steps
         steps = replace(steps, lanes=steps.lanes and (lanes or steps.lanes))
         return type(self)(replace(self.request, given=replace(self.given, start_step=step), steps=steps), self.find)
-
-
-def as_key(key: str | bytes) -> bytes:
-    """Returns a key as records hold it; a string may be a file name with surrogates for invalid UTF-8."""
-    if not isinstance(key, str | bytes):
-        raise DatasetError(f"a key is a string or bytes, got {cut(repr(key))}")
-    return key if isinstance(key, bytes) else key.encode("utf-8", "surrogateescape")
 
 
 def records_of(request: Request, find: Find, keys: Sequence[bytes]) -> tuple[Integers, dict[bytes, list[int]]]:

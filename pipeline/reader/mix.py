@@ -61,7 +61,7 @@ def mix(
         DatasetError: the inputs do not fit, begin late or end, their values differ in meaning, a value is out of
             range, or a weight is less than 1 : 10,000 of the others.
     """
-    if isinstance(inputs, Input):
+    if not isinstance(inputs, Sequence):
         raise DatasetError("mix takes a list of inputs: mix([a, b], weights)")
     sources = list[SplitSource]()
     for each in inputs:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from recordmill.pipeline.errors import DatasetError, did_you_mean, listed
+from recordmill.pipeline.json_values import Count, Positive
 from recordmill.pipeline.reader.order import FOR_EVER
 from recordmill.transforms.base.stored import FinishOptions
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from recordmill.transforms.images.augment.chain import Mask
 
 
-LEAST = {"batch_size": 1, "start_step": 0, "workers": 0, "max_skipped": 0, "threads": 1, "cache_bytes": 1}
 THE_LABEL = "(the dataset's label)"  # the label named in the manifest
 Default = TypeVar("Default")
 _ONE = re.compile(r"(?P<name>[^\[\]+]+?)(?:\[(?P<first>-?\d+%?)?:(?P<end>-?\d+%?)?\])?")
@@ -48,7 +48,7 @@ class ReadOptions(FinishOptions):
     split: str = "train"
     """A split's name, a slice (`train[:80%]`, `train[100:]`), or several (`train+validation`)."""
     _: KW_ONLY
-    batch_size: int
+    batch_size: Positive
     """Records in a batch of this host, at least 1."""
     seed: int = _only("training", 0)
     """Any whole number; determines the order and every random change."""
@@ -81,21 +81,21 @@ class ReadOptions(FinishOptions):
     """The number of hosts; all get the same number of batches."""
     input_context: "tf.distribute.InputContext | None" = None
     """Sets `host_index` and `host_count` inside `tf.distribute`."""
-    start_step: int = _only("training", 0)
+    start_step: Count = _only("training", 0)
     """The first step, counted from epoch 0."""
-    threads: int | None = None
+    threads: Positive | None = None
     """Threads that make batches; by default one per core for images, else one."""
-    workers: int | None = None
+    workers: Count | None = None
     """Processes that make batches once started; by default one per core if the iteration is long enough, at most 8
     without images; 0 for none."""
     cache: str | Path | None = None
     """The parent folder of `recordmill-blocks`, this host's cache of remote shards for all processes and trainings; by
     default the user's cache folder."""
-    cache_bytes: int | None = None
+    cache_bytes: Positive | None = None
     """The cache's limit in bytes; by default half of its disk's free space."""
     on_error: str = "raise"
     """`raise` stops at an unreadable record; `skip` leaves out exactly that record."""
-    max_skipped: int = 100
+    max_skipped: Count = 100
     """The most records that an iteration may skip."""
     verify: bool = False
     """First compares every shard's SHA-256 with the manifest's."""
@@ -110,10 +110,6 @@ class ReadOptions(FinishOptions):
             raise DatasetError(f"host_index is 0 to host_count - 1, got {self.host_index} of {self.host_count}")
         if self.epochs is not None and self.epochs < 1 and self.epochs != FOR_EVER:
             raise DatasetError(f"epochs is at least 1, -1 for endless, or None for the next one, got {self.epochs}")
-        for name, least in LEAST.items():
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise DatasetError(f"{name} is at least {least}, got {value}")
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)

@@ -166,8 +166,6 @@ def of_host(request: Request) -> Request:
 
 def _features(manifest: Manifest, given: ReadOptions, label: str | None, pack: Pack | None) -> dict[str, Description]:
     chosen = given.features
-    if isinstance(chosen, str | bytes):
-        raise DatasetError(f"features is a list of names, got {chosen!r}")
     all_names = manifest.features if pack is None else pack.features
     names = list(all_names if chosen is None else chosen)
     if not names and label is None and not given.with_key:

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from recordmill.pipeline.dataset.placement import digest
+from recordmill.pipeline.dataset.placement import as_key, digest
 from recordmill.pipeline.errors import DatasetError, listed
-from recordmill.pipeline.reader.batches import BatchSource, Find, as_key, records_of
+from recordmill.pipeline.reader.batches import BatchSource, Find, records_of
 from recordmill.pipeline.reader.order import Integers, Selected
 from recordmill.pipeline.reader.records import Records
 from recordmill.pipeline.reader.request import Request, check_batches
@@ -27,7 +27,7 @@ from recordmill.pipeline.safe_text import count
 class Row(NamedTuple):
     """A record in a step's batch."""
 
-    place: int  # the row of the batch, from 0; records of a row that the build packed share it
+    place: int  # the batch's row, from 0, of all records that the build packed in it; else the record's number
     key: str  # the row's key as text; invalid UTF-8 as surrogates
     share: float  # its share of the values of its packed row, above 0; 1.0 alone
     file: str | None  # the path or URL of the source's file; None: the version does not know it

@@ -18,6 +18,7 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Stri
 from recordmill.pipeline import VERSION, yaml_document
 from recordmill.pipeline.dataset.paths import MOST_CHARACTERS, NAME, write_atomically
 from recordmill.pipeline.errors import UserError, WrongValueError, did_you_mean
+from recordmill.pipeline.json_values import check_types
 from recordmill.pipeline.sources import options as sources
 from recordmill.pipeline.sources.naming import FORMATS
 from recordmill.pipeline.sources.options import PATHS, AnySource, Names, in_folder, is_template
@@ -334,6 +335,7 @@ def load_spec(path: str, text: str | None = None) -> Spec:
 
     Raises: SpecError: the file is missing, unreadable or wrong.
     """
+    check_types({"path": path}, {"path": str | Path})
     try:
         text = Path(path).read_text(encoding="utf-8") if text is None else text
         spec = parse_spec(text, path)

@@ -8,14 +8,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
-from types import NoneType
-from typing import Any, ClassVar, NamedTuple, TypeAlias, get_args, get_origin
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.json_values import check_types
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.base.description import Description
 from recordmill.transforms.base.description import Stored as Stored
@@ -25,7 +24,6 @@ UNENCODED = "@pixels"  # suffix of the graph's output of images before JPEG enco
 LENGTHS = "lengths"  # suffix of a served input: the number of values in each row's list
 IMAGES = ("image", "image_sequence")  # kinds with a column of images
 LONGEST = "longest"
-TYPES = {bool: "True or False", int: "a whole number", str: "a string", Path: "a Path", NoneType: "None"}
 
 
 def part_name(feature: str, part: str) -> str:
@@ -126,22 +124,13 @@ class FinishOptions:
     masks: bool = False  # adds `<feature>_mask` to padded texts: bool, True for tokens
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            value = getattr(self, each.name)
+        for name, value in vars(self).items():
             if isinstance(value, np.generic):  # a reader's state is JSON
-                value = value.item()
-                object.__setattr__(self, each.name, value)
-            if isinstance(each.type, str):
-                continue
-            annotated = get_args(each.type) or (each.type,)
-            types = tuple(get_origin(one) or one for one in annotated)
-            if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-                known = " or ".join(TYPES.get(one, "a list of names") for one in annotated)
-                known = f"one of {', '.join(self.CHOICES[each.name])}" if each.name in self.CHOICES else known
-                raise DatasetError(f"{each.name} is {known}, got {cut(repr(value))}")
+                object.__setattr__(self, name, value.item())
         for name, choices in self.CHOICES.items():
             if (value := getattr(self, name)) not in (None, *choices):
-                raise DatasetError(f"{name} is one of {', '.join(choices)}, got {value!r}")
+                raise DatasetError(f"{name} is one of {', '.join(choices)}, got {cut(repr(value))}")
+        check_types(vars(self), {each.name: each.type for each in fields(self)})
         length = self.text_length
         if length not in (None, LONGEST) and not (isinstance(length, int) and length >= 1):
             raise DatasetError(f"text_length is a number of ids, at least 1, or '{LONGEST}', got {length!r}")

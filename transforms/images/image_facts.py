@@ -20,10 +20,10 @@ from recordmill.transforms.base.arrays import header_of
 from recordmill.transforms.images import image_header, image_parts
 from recordmill.transforms.images.image_header import ImageError
 from recordmill.transforms.images.image_stored import MOST_BANDS, PIXEL_BYTES, PixelOptions
-from recordmill.transforms.texts.text_stored import IGNORED
+from recordmill.transforms.texts.text_stored import ID_COUNTS, IGNORED
 from recordmill.transforms.values.values_stored import TINY
 
-COUNTS = ("transcoded", "profiles", "losses")  # statistics of images, by shard and by version
+COUNTS = ("transcoded", "profiles", "losses", "messages", "ids")  # of images, then of chats, by shard and version
 MASK = "read classes of pixels as `kind: mask`"
 EARLY = "an early end"
 UNLEARNED = "`ignore` and no class but 0"
@@ -56,12 +56,17 @@ PALETTES = [0] * 128 + [6 << (flags & 7) for flags in range(128, 256)]  # bytes 
 
 
 def fact_lines(statistics: Mapping[str, Any]) -> Iterator[str]:
-    """Describes the `COUNTS` of images."""
+    """Describes the `COUNTS` of images and chats."""
     for form, images in statistics.get("transcoded", {}).items():
         yield f"{images:,} {form} transcoded"
     for name, images in statistics.get("profiles", {}).items():
         yield f"{images:,} with a broken colour profile" if name == "broken" else f"{images:,} {name} converted to sRGB"
     yield from (what for what, _ in loss_words(statistics.get("losses", {})))
+    if messages := statistics.get("messages"):
+        trained, stored, whole, chats = (statistics.get("ids", {}).get(name, 0) for name in ID_COUNTS)
+        roles = ", ".join(f"{number:,} {role}" for role, number in messages.items())
+        cut = f"; {chats:,} chats cut, {whole:,} tokens before" if chats else ""
+        yield f"{roles} messages, {trained / max(1, stored):.1%} of {stored:,} tokens trained{cut}"
 
 
 def loss_lines(counts: Mapping[str, int]) -> Iterator[str]:

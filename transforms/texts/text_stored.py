@@ -254,6 +254,8 @@ class DecodedPair(DecodedText):
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 LOSS_MASK = "loss_mask"
+MESSAGES, WHOLE = "messages", "whole"  # columns beside a chat's ids: its messages' roles, and its ids before the cut
+ID_COUNTS = ("trained", "stored", "before cutting", "chats cut")
 TRAINED = ("weight", "train", "training", "trainable", "loss")  # of a message: 0 or false leaves an answer out
 KEYS = (
     *TRAINED,

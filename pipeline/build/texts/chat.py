@@ -10,7 +10,7 @@ prefixes: a chat's text up to a turn begins the text of the whole chat.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.transforms.base.description import Learned
 from recordmill.transforms.texts.chat_spec import Chat as ChatFeature
-from recordmill.transforms.texts.text_stored import LOSS_MASK, ROLES, TRAINED, TextError
+from recordmill.transforms.texts.text_stored import LOSS_MASK, MESSAGES, ROLES, TRAINED, WHOLE, TextError
 from recordmill.transforms.texts.tokenizers import TextTokenizer
 
 if TYPE_CHECKING:
@@ -50,10 +50,12 @@ class Chat:
 
 @dataclass(frozen=True)
 class EncodedChat:
-    """A chat's ids, and for each 1 if the loss counts there, else 0."""
+    """A chat's ids, for each 1 if the loss counts there, else 0; the roles of its messages; its ids before the cut."""
 
     ids: list[int]
     loss_mask: list[int]
+    roles: list[str] = field(default_factory=list)
+    whole: int = 0
 
 
 def canonical(text: str, roles: Mapping[str, str] | None = None) -> Chat:
@@ -219,35 +221,35 @@ class ChatEncoder:
 
     def encode_batch(self, texts: Sequence[str]) -> list[EncodedChat | Fault]:
         """Encodes chats, the JSON of `canonical`; "" has no ids. Raises: UserError: as `trained_spans`."""
-        rendered = list[tuple[str, Spans] | Fault]()
-        roles, train = self._options.roles, self._options.train
+        rendered = list[tuple[str, Spans, list[str]] | Fault]()
         for text in texts:
             try:
-                rendered.append(trained_spans(self._template, canonical(text, roles), train) if text else ("", []))
+                chat = canonical(text, self._options.roles) if text else Chat([])
+                made = trained_spans(self._template, chat, self._options.train) if text else ("", [])
+                rendered.append((*made, [message["role"] for message in chat.messages]))
             except TextError as error:
                 rendered.append(Fault(error.reason, error.message))
         encodings = iter(self._tokenizer.encodings([each[0] for each in rendered if not isinstance(each, Fault)]))
-        return [
-            each if isinstance(each, Fault) else self._encoded(next(encodings), each[1], bool(text))
-            for each, text in zip(rendered, texts, strict=True)
-        ]
+        return [each if isinstance(each, Fault) else self._encoded(next(encodings), *each[1:]) for each in rendered]
 
     def columns(self, column: pa.Array) -> tuple[dict[str, pa.Array], Faults]:
-        """Returns the ids and masks of a column of chats, empty for rows at fault; and the faults by row."""
+        """Returns the ids, masks and facts of a column of chats, empty for rows at fault; and the faults by row."""
         encoded = self.encode_batch(column.cast(pa.string()).to_pylist())
         faults = {row: each for row, each in enumerate(encoded) if isinstance(each, Fault)}
         good = [EncodedChat([], []) if isinstance(each, Fault) else each for each in encoded]
         parts = {"": [each.ids for each in good], LOSS_MASK: [each.loss_mask for each in good]}
-        return {part: pa.array(lists, pa.list_(pa.int64())) for part, lists in parts.items()}, faults
+        facts = {MESSAGES: pa.array([each.roles for each in good], pa.list_(pa.string()))}
+        facts[WHOLE] = pa.array([each.whole for each in good], pa.int64())
+        return {part: pa.array(lists, pa.list_(pa.int64())) for part, lists in parts.items()} | facts, faults
 
-    def _encoded(self, encoding: Any, spans: Spans, is_given: bool) -> EncodedChat | Fault:
+    def _encoded(self, encoding: Any, spans: Spans, roles: list[str]) -> EncodedChat | Fault:
         mask, place, length = [0] * len(encoding.ids), 0, self._options.max_length
         for token, (start, end) in enumerate(encoding.offsets):  # 1 where it overlaps a span, as in Hugging Face
             while place < len(spans) and spans[place][1] <= start:
                 place += 1
             mask[token] = int(place < len(spans) and spans[place][0] < end)
         kept = slice(length) if length is None or self._options.truncate == "end" else slice(-length, None)
-        if is_given and not any(mask[kept]):
+        if roles and not any(mask[kept]):
             cut = f": `max_length` cuts all {sum(mask)} off" if any(mask) else ""
             return Fault("no_trainable_token", f"the chat has no token to train on{cut}")
-        return EncodedChat(encoding.ids[kept], mask[kept])
+        return EncodedChat(encoding.ids[kept], mask[kept], roles, len(mask))

@@ -7,6 +7,7 @@ import json
 from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial
+from traceback import walk_tb
 from typing import Any
 
 import pyarrow as pa
@@ -92,6 +93,8 @@ class RowFilter:
         except UserError:  # of an image: memory is short, or a decoder is missing
             raise
         except FAILURES as error:
+            if RowFilter._pixels.__code__ in (frame.f_code for frame, _ in walk_tb(error.__traceback__)):
+                raise  # of reading an image: the disk or the network failed
             raise UserCodeError(f"{blame(error, self._name or '', values)}; the row: {cut(repr(key))}") from error
         if reason is None or (isinstance(reason, str) and 0 < len(reason) <= LONGEST and reason.isprintable()):
             return None if reason is None else Fault(FILTERED, reason[:])  # a plain str of an Enum's

@@ -29,7 +29,7 @@ from recordmill.pipeline.dataset.profile import FeatureProfile
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.transforms.base.description import Learned
 from recordmill.transforms.base.feature import Feature
-from recordmill.transforms.texts.text_stored import IGNORED
+from recordmill.transforms.texts.text_stored import ID_COUNTS, IGNORED, LOSS_MASK, MESSAGES, WHOLE
 from recordmill.transforms.values.values_stored import SMALLEST, TINY
 
 Ids = npt.NDArray[np.int64]
@@ -152,7 +152,7 @@ def _numbers(column: pa.ChunkedArray) -> npt.NDArray[np.float32]:
 
 
 def lost_values(features: Mapping[str, Any], rows: pa.Table) -> Counter[tuple[str, str]]:
-    """Counts the numbers treated as 0, and the tokens with a label to ignore."""
+    """Counts the numbers treated as 0, the tokens with a label to ignore, and the messages and ids of chats."""
     found = Counter[tuple[str, str]]()
     for name, options in features.items():
         if options.counts == "numbers" and name in rows.column_names:
@@ -161,6 +161,12 @@ def lost_values(features: Mapping[str, Any], rows: pa.Table) -> Counter[tuple[st
         elif options.counts == "labels":
             labels = pc.list_flatten(rows[encoded_name(name)]).to_numpy()
             found["losses", f"{name} {IGNORED}"] = int(np.count_nonzero(labels == options.ignore))
+        elif options.kind == "chat":
+            roles, masks, whole = (rows[encoded_name(name, part)] for part in (MESSAGES, LOSS_MASK, WHOLE))
+            found.update(("messages", f"{name} {role}") for role in pc.list_flatten(roles).to_pylist())
+            mask, is_cut = pc.list_flatten(masks), pc.greater(whole, pc.list_value_length(masks))
+            counted = (pc.sum(mask), pc.count(mask), pc.sum(whole), pc.sum(is_cut))
+            found.update({("ids", f"{name} {of}"): n.as_py() or 0 for of, n in zip(ID_COUNTS, counted, strict=True)})
     return +found
 
 
