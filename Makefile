@@ -17,6 +17,7 @@ FLINK := .runners/flink/job-server.jar
 DEPLOY := bench-data/deploy
 DOCS := bench-data/docs
 RELEASE := bench-data/release
+NEWER := bench-data/tensorflow
 
 .DEFAULT_GOAL := help
 .PHONY: help demo announce example test test-fast test-nightly test-nights test-frameworks test-migrate flink test-flink test-deploy test-container docs test-docs test-release smoke bench bench-reader lint lock release sbom audit clean
@@ -72,8 +73,8 @@ test-deploy: $(READY) $(DEPLOY)/.ready  ## Lint and validate what lies in deploy
 	$(BIN)/python -m pytest -m "not container" tests/test_deploy_*.py
 
 test-container: export RECORDMILL_DEPLOY_CHECKS := $(CURDIR)/$(DEPLOY)/bin
-test-container: $(READY) $(DEPLOY)/.ready  ## Run the steps of deploy/container/Dockerfile without Docker (root, debootstrap, Go)
-	$(BIN)/python -m pytest -m container tests/test_deploy_container.py
+test-container: $(READY) $(DEPLOY)/.ready  ## In bare Debian roots: the steps of deploy/container/Dockerfile; newer Pythons (root, debootstrap, Go)
+	$(BIN)/python -m pytest -m container tests/test_deploy_container.py tests/test_install.py
 
 docs: export NO_MKDOCS_2_WARNING := 1
 docs: $(DOCS)/.ready  ## Build the site of docs/ into build/site
@@ -88,8 +89,10 @@ test-release: export RECORDMILL_RELEASE_TOOLS := $(CURDIR)/$(RELEASE)/bin/python
 test-release: $(READY) $(RELEASE)/.ready  ## Build the archives from two clones, compare and install them; lint the workflows
 	$(BIN)/python -m pytest tests/test_release.py
 
-smoke: $(READY)  ## Build the golden dataset and read it on every other interpreter that is here
+smoke: export RECORDMILL_TENSORFLOW := $(CURDIR)/$(NEWER)/bin/python
+smoke: $(READY) $(NEWER)/.ready  ## Build and read the golden dataset on every other interpreter that is here; read by a newer TensorFlow
 	.ci/smoke
+	$(BIN)/python -m pytest -q tests/test_install.py
 
 bench: $(READY)  ## Measure against the anchors; one benchmark: make bench ARGS="images --runs 3"
 	$(BIN)/python benchmarks/run.py $(ARGS)
@@ -111,6 +114,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 lock: $(READY)  ## Update the files of pinned requirements; newer versions: make lock ARGS=--upgrade
 	echo uv | $(COMPILE) - --output-file .ci/uv.lock $(ARGS)
 	$(COMPILE) .ci/release.in --output-file .ci/release.lock $(ARGS)
+	$(COMPILE) --override .ci/tensorflow.txt pyproject.toml --extra fast --extra tf --output-file .ci/tensorflow.lock $(ARGS)
 	$(COMPILE) --override .ci/without_hub.txt pyproject.toml --extra dev --output-file requirements.lock $(ARGS)
 	$(COMPILE) pyproject.toml examples/frameworks/requirements.in --extra fast --output-file examples/frameworks/requirements.lock $(ARGS)
 	$(COMPILE) --override .ci/without_hub.txt pyproject.toml --extra aws --extra build --extra deep --extra fast --extra gcp --extra heif \
@@ -159,6 +163,8 @@ $(MIGRATE)/.ready: docs/migrate/tools.lock .ci/uv.lock
 $(DOCS)/.ready: docs/tools.lock .ci/uv.lock | $(READY)
 $(DEPLOY)/.ready: deploy/checks.lock .ci/uv.lock | $(READY)
 $(RELEASE)/.ready: .ci/release.lock .ci/uv.lock
+$(NEWER)/.ready: .ci/tensorflow.lock .ci/uv.lock
+$(NEWER)/.ready $(RELEASE)/.ready:
 	.ci/environment "$(PYTHON)" $(@D) $<
 	@touch $@
 

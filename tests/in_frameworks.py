@@ -8,7 +8,7 @@ import json
 import os
 import pickle
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from recordmill import Input, open_dataset, open_tfrecords
 from recordmill.augment import RandomFlip
 from recordmill.keras import TrainingCheckpoint, restore_training
 from recordmill.pipeline.errors import DatasetError
+from tests.in_reader import digests, leaves
 from tests.tfrecords import write
 
 ROWS, STEPS = 32, 40
@@ -29,24 +30,6 @@ def train_input(path: str, **options: Any) -> Input:
     """Opens the training input of all programs."""
     given = {"batch_size": ROWS, "seed": 1, "features": ["image", "text"], **options}
     return open_dataset(path).training_input("train", augment=[RandomFlip()], **given)
-
-
-def digests(batches: Iterable[Any]) -> list[str]:
-    """Digests each batch's bytes."""
-    return [
-        hashlib.sha256(b"".join(np.asarray(part).tobytes() for part in leaves(batch))).hexdigest() for batch in batches
-    ]
-
-
-def leaves(batch: Any) -> Iterator[Any]:
-    """Yields a batch's arrays, in order of the features' names."""
-    if isinstance(batch, dict):
-        batch = [batch[name] for name in sorted(batch)]
-    if isinstance(batch, list | tuple):
-        for part in batch:
-            yield from leaves(part)
-    else:
-        yield batch
 
 
 def torch_bits(path: str) -> Any:

@@ -14,8 +14,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 AUDIT = json.loads((ROOT / ".ci/audit.json").read_text())
 LOCKS = [
-    ".ci/release.lock", ".ci/uv.lock", "benchmarks/reader/requirements.lock", "deploy/checks.lock",
-    "deploy/container/requirements.lock", "docs/migrate/tools.lock", "docs/tools.lock",
+    ".ci/release.lock", ".ci/tensorflow.lock", ".ci/uv.lock", "benchmarks/reader/requirements.lock",
+    "deploy/checks.lock", "deploy/container/requirements.lock", "docs/migrate/tools.lock", "docs/tools.lock",
     "examples/frameworks/requirements.lock", "requirements.lock",
 ]  # fmt: skip
 ADVISORY = """
@@ -88,16 +88,27 @@ def test_an_advisory_names_versions_or_ranges(tmp_path: Path, events: str, versi
     )
 
 
-def test_pip_audits_answer_is_taken(tmp_path: Path) -> None:
-    answer = {"dependencies": [{"name": "some-package", "version": "1.5", "vulns": [{"id": "PYSEC-2"}]}]}
-    tool = tmp_path / "bin/pip-audit"
+def answer_by_pip_audit(folder: Path, **answer: object) -> None:
+    """Puts a pip-audit on PATH that says so of the lock's package."""
+    answers = {"dependencies": [{"name": "some-package", **answer}]}
+    tool = folder / "bin/pip-audit"
     tool.parent.mkdir()
-    words = f"[ $1 = --version ] && exec echo pip-audit 2\ncat <<'END'\n{json.dumps(answer)}\nEND\nexit 1\n"
+    words = f"[ $1 = --version ] && exec echo pip-audit 2\ncat <<'END'\n{json.dumps(answers)}\nEND\nexit 1\n"
     tool.write_text(f"#!{shutil.which('sh')}\n{words}")
     tool.chmod(0o755)
+
+
+def test_pip_audits_answer_is_taken(tmp_path: Path) -> None:
+    answer_by_pip_audit(tmp_path, version="1.5", vulns=[{"id": "PYSEC-2"}])
     assert run(tmp_path) == (1, {"some-package==1.5": ["PYSEC-2"]})
     result = json.loads((tmp_path / ".ci/audit.json").read_text()) | {
         "accepted": {"PYSEC-2": "its part is not installed"}
     }
     (tmp_path / ".ci/audit.json").write_text(json.dumps(result))
     assert run(tmp_path)[0] == 0
+
+
+def test_a_package_that_was_not_looked_up_ends_the_audit(tmp_path: Path) -> None:
+    answer_by_pip_audit(tmp_path, skip_reason="some-package (1.5) could not be audited")
+    with pytest.raises(FileNotFoundError):  # no result is written
+        run(tmp_path)

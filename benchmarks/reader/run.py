@@ -31,7 +31,7 @@ from measure import machine, table  # noqa: E402
 
 PACKAGES = (
     "tensorflow tensorflow-datasets grain array-record mosaicml-streaming litdata torch "
-    "torchvision numpy simplejpeg opencv-python-headless pillow"
+    "torchvision nvidia-dali-cuda120 spdl numpy simplejpeg opencv-python-headless pillow"
 ).split()
 RUN_SECONDS = 180
 """After so long a run has hung."""
@@ -44,7 +44,7 @@ WIRE = ("--delay=0.03", "--rate=125e6")
 IMAGES = (
     "recordmill_numpy recordmill_numpy_threads recordmill_adopted_numpy recordmill_adopted_numpy_threads "
     "recordmill_tf_data recordmill_tf_data_threads tfds tf_data tf_data_numpy grain_processes streaming litdata "
-    "tfrecord_index"
+    "tfrecord_index dali spdl spdl_numpy"
 ).split()
 FORMS = "padded bucketed packed packing".split()
 """Texts packed by the build, or while reading."""
