@@ -1,4 +1,4 @@
-"""Leaves out what TensorFlow and Beam do for each graph and step and no test needs: a third of the CPU time of builds."""
+"""Leaves out what TensorFlow and Beam do for each graph and no test needs: a fifth of the CPU time of builds."""
 
 import sys
 
