@@ -1,5 +1,6 @@
 """Leaves out what TensorFlow and Beam do for each graph and no test needs: a fifth of the CPU time of builds."""
 
+import argparse
 import sys
 
 
@@ -19,3 +20,7 @@ def without_needless() -> None:
     if beam := sys.modules.get("apache_beam.transforms.userstate"):
         # Beam looks through each step's methods for its state and timers, which ours lack.
         vars(beam)["get_dofn_specs"] = lambda step: (set(), set())
+    if options := sys.modules.get("apache_beam.options.pipeline_options"):
+        # For each of hundreds of options Beam asks for the width of the terminal.
+        formatter = argparse.HelpFormatter("")
+        vars(options)["_BeamArgumentParser"]._get_formatter = lambda parser: formatter
