@@ -13,10 +13,9 @@ def set_optimizer(*, on: bool) -> None:
 def without_needless() -> None:
     """Works on what this process has loaded."""
     set_optimizer(on=False)
-    if stacks := sys.modules.get("tensorflow.python.util.tf_stack"):
-        # TensorFlow notes for each operation of a graph the lines that led to it.
-        one = vars(stacks)["extract_stack"]()
-        vars(stacks)["extract_stack"] = lambda stacklevel=1: one
+    if operations := sys.modules.get("tensorflow.python.framework.ops"):
+        # TensorFlow notes for each operation of a graph the lines that led to it, unless `extract_traceback` is False.
+        vars(operations)["_create_c_op"].__defaults__ = (None, False)
     if beam := sys.modules.get("apache_beam.transforms.userstate"):
         # Beam looks through each step's methods for its state and timers, which ours lack.
         vars(beam)["get_dofn_specs"] = lambda step: (set(), set())
