@@ -19,6 +19,7 @@ from recordmill.pipeline.versions.publishing import Published
 from recordmill.transforms.images import opencv
 from tests.constants import constants
 from tests.every_kind import make
+from tests.needless import set_optimizer, without_needless
 
 ROWS = 1_100
 LONGEST = [
@@ -97,16 +98,7 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(20_000, 20, 20)  # as a build does
     gc.freeze()
     gc.enable()
-    set_optimizer(on=False)
-    if beam := sys.modules.get("apache_beam.transforms.userstate"):
-        # Beam looks through each step's methods for its state and timers, which ours lack: 0.1 s of CPU a build.
-        vars(beam)["get_dofn_specs"] = lambda step: (set(), set())
-
-
-def set_optimizer(*, on: bool) -> None:
-    """Turns TensorFlow's graph optimizer on or off: 0.2 s of CPU a graph. It may change bits, as of `x / 255`."""
-    if tensorflow := sys.modules.get("tensorflow"):
-        tensorflow.config.optimizer.set_experimental_options({"disable_meta_optimizer": not on})
+    without_needless()
 
 
 def build_every_kind(folder: Path) -> Published:

@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlparse
 
 import boto3
+import botocore.session
 import pytest
 from gcp_storage_emulator.server import Router, create_server
 from gcp_storage_emulator.storage import Storage
@@ -44,6 +45,8 @@ def free_port() -> int:
 @cache
 def _start_s3() -> str:
     """Starts the server, once a process; gives its address."""
+    # Each new session would parse 2 MB of JSON.
+    vars(botocore.session)["create_loader"] = cache(botocore.session.create_loader)
     put, delete, lock = S3Response.put_object, S3Response.delete_object, threading.Lock()
 
     def knowing(self: Any, action: str) -> Any:

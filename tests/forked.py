@@ -23,6 +23,8 @@ from typing import BinaryIO
 
 import psutil
 
+from tests.needless import without_needless
+
 CHILDREN = multiprocessing.get_context("forkserver")
 PRELOADED = ["recordmill.pipeline.cli.session", "recordmill.pipeline.build.make_version", "keras", "tests.test_kills"]
 CHILDREN.set_forkserver_preload(PRELOADED)
@@ -115,6 +117,7 @@ def _run(
     for descriptor, output in ((1, stdout), (2, stderr)):
         os.dup2(output.fileno(), descriptor)
         output.close()  # or a terminal would stay open for as long as any process that is started here
+    without_needless()
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)

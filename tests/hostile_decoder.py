@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 CRASH, HANG, SPIN, EAT, QUIT = b"CRASH-NOW", b"HANG-NOW", b"SPIN-NOW", b"EAT-NOW", b"QUIT-NOW"
+FINE = b"FINE-NOW"  # for a successor that does not have to begin TensorFlow
 
 
 def decode(data: bytes, options: Mapping[str, Any]) -> bytes:
@@ -21,6 +22,8 @@ def decode(data: bytes, options: Mapping[str, Any]) -> bytes:
         return bytes(1 << 40)
     if QUIT in data:
         os._exit(3)
+    if FINE in data:
+        return data
     from recordmill.pipeline.build.images.isolated_decoder import (
         decode as really,  # TensorFlow, which who reads the names does not need
     )

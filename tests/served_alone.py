@@ -3,6 +3,7 @@
 import pickle
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,7 +31,7 @@ served = serve(**{name: tf.constant(columns[name], spec.dtype) for name, spec in
 with open(file, "wb") as to:
     pickle.dump({name: each.numpy() for name, each in served.items()}, to)
 """
-LOAD = tf.saved_model.load
+LOAD = cache(tf.saved_model.load)
 
 
 def alone(folder: str) -> Any:

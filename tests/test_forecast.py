@@ -226,6 +226,7 @@ def texts(folder: Path, count: int, length: int) -> Path:
     return folder / "dataset.yaml"
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("count", "length", "most"),
     [(20_000, 1_000, {"ALL_BYTES": 1 << 20}), (200, 100_000, {"ALL_BYTES": 1 << 20}),

@@ -1,13 +1,13 @@
 """Bad nights and good ones, by what the gate's default limits say of each: a table to add a line to.
 
 Each case changes the data of a small dataset by a named function and builds it for real; `python -m pytest
-tests/test_gate_cases.py -m "nightly or not nightly"` runs all of them.
+tests/test_gate_cases.py -m nightly` runs them.
 """
 
 import io
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,8 +35,6 @@ class Case:
     """The rules, in alphabetical order; empty for none."""
     world: str = "goods"
     """The dataset: `goods`, `photos`, or `refresh`: goods analyzed again by each build."""
-    is_first: bool = False
-    """Whether `make test` runs it."""
     compact: bool = False
 
 
@@ -187,7 +185,7 @@ def one_picture(rows: Rows) -> Rows:
 
 
 BAD = [
-    Case("half a day is missing", new_day(only(0.5)), "rows_short", is_first=True),
+    Case("half a day is missing", new_day(only(0.5)), "rows_short"),
     Case("30 % of a day is missing", new_day(only(0.7))),
     Case("20 % of a day is missing", new_day(only(0.8))),
     Case("a third of a small Saturday is missing", new_day(only(0.66), SATURDAY), "rows_short"),
@@ -196,7 +194,7 @@ BAD = [
     Case("a day has all rows twice, with other keys", new_day(again), "leakage"),
     Case("all days have all rows twice", on_every_day(again), "duplicates leakage"),
     Case("a frequent class vanishes", new_day(without("dog")), "rows_short"),
-    Case("a rare class vanishes from all days", on_every_day(without("fox")), "names_lost", is_first=True),
+    Case("a rare class vanishes from all days", on_every_day(without("fox")), "names_lost"),
     Case("a rare class vanishes from a day", new_day(without("fox"))),
     Case("labels are lost", new_day(each(label=lambda label: "")), TOO_MANY_REJECTS),
     Case("all labels are one", new_day(each(label=lambda label: "cat")), "l_infinity"),
@@ -296,7 +294,7 @@ GOOD = [
     Case("an ordinary night, analyzed anew", new_day(only(1)), world="refresh"),
     Case("a few new words, analyzed anew", new_day(words), world="refresh"),
     Case("a city moves up the vocabulary", new_day(every(9, each(city=lambda city: "Prague"))), world="refresh"),
-    Case("an approved day without one row", CHEAP, is_first=True),
+    Case("an approved day without one row", CHEAP),
     Case(
         "an approved day without one row, days later",
         nights(CHEAP, passes, new_day(only(1), NEXT + 1), passes, new_day(lambda rows: cheap(2)(rows[2:]))),
@@ -330,14 +328,12 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], World]:
     return world
 
 
-def marked(cases: list[Case]) -> Iterator[Any]:
-    for case in cases:
-        marks = () if case.is_first else (pytest.mark.nightly,)
-        yield pytest.param(case, id=re.sub(r"[^\w%]+", "-", f"{case.world} {case.name} {case.breaches}"), marks=marks)
+def said(case: Case) -> str:
+    return re.sub(r"[^\w%]+", "-", f"{case.world} {case.name} {case.breaches}")
 
 
-@pytest.mark.first(1)
-@pytest.mark.parametrize("case", [*marked(BAD), *marked(GOOD)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("case", [*BAD, *GOOD], ids=said)
 def test_a_night(worlds: Callable[[str], World], tmp_path: Path, case: Case) -> None:
     world = worlds(case.world).copied(tmp_path / "world")
     case.happens(world)

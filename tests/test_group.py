@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from recordmill import open_dataset
+from recordmill import build, load_spec, open_dataset
 from recordmill.pipeline.dataset.tfrecord import frame
 from recordmill.pipeline.init.starter import starter
 from recordmill.pipeline.sources.faults import SourceError
@@ -26,7 +26,6 @@ from recordmill.pipeline.sources.options import Csv
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.yaml_document import SpecError
 from recordmill.transforms.base.columns import Column, Columns, ColumnType
-from tests.forked import recordmill
 from tests.messages import assert_names, raises
 from tests.tables import CATEGORY, FILES, IMAGE, NUMBER, Read, read, write_jsonl
 
@@ -253,10 +252,8 @@ def test_what_init_writes_builds_to_boxes(make: Any, tmp_path: Path) -> None:
     for number, image in enumerate(IMAGES):
         Image.new("RGB", (SIDE, SIDE), (number, 0, 0)).save(tmp_path / "data" / image)
     path = make(tmp_path)
-    made = recordmill("init", path, "--output", "a.yaml", cwd=tmp_path)
-    assert made.returncode == 0, made.stderr
-    built = recordmill("build", "a.yaml", "--output", "out", cwd=tmp_path)
-    assert built.returncode == 0, built.stderr
+    (tmp_path / "a.yaml").write_text(starter(str(tmp_path / path), FILES, folder=str(tmp_path)))
+    build(load_spec(str(tmp_path / "a.yaml")), str(tmp_path / "out"))
     dataset = open_dataset(str(tmp_path / "out"))
     found = list[tuple[Any, ...]]()
     for split in dataset.splits:

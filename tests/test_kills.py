@@ -24,6 +24,7 @@ from recordmill import open_dataset
 from recordmill.pipeline.dataset.manifest import read_latest, read_manifest, version_folder
 from tests.forked import CHILDREN
 from tests.messages import assert_names
+from tests.needless import without_needless
 from tests.tables import write_jsonl
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -159,6 +160,7 @@ def build_in_child(folder: Path, step: Step | None) -> None:
     log = os.open(folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)
+    without_needless()
     make_version, build, options = (
         importlib.import_module(f"recordmill.pipeline.build.{name}")
         for name in ("make_version", "build", "run_options")

@@ -31,6 +31,7 @@ def seed() -> None:
     keras.utils.set_random_seed(0)
 
 
+@pytest.mark.nightly
 def test_a_model_learns_masks_from_what_init_suggests(tmp_path: Path) -> None:
     """By chance the overlap is 0.31, if all is background."""
     data, output = tmp_path / "data", tmp_path / "out"

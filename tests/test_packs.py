@@ -185,6 +185,7 @@ def test_rows_unpack_to_the_records(dataset: Dataset) -> None:
     assert {name: values.shape for name, values in batch.items()} == dict.fromkeys(names, (2, 64))
 
 
+@pytest.mark.first(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("shuffle", ["global", "blocks", "none"])
 def test_hosts_workers_and_a_resumed_run_see_the_same_rows(shuffle: str, dataset: Dataset) -> None:

@@ -100,6 +100,7 @@ def theirs(tokenizer: Tokenizer, pair: tuple[str, str], separator: int) -> list[
     return "separator_in_text" if separator in of_first else list(made.ids)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("name", MADE)
 def test_ids_are_those_of_the_package(name: str) -> None:
     made, pairs, reasons = MADE[name](), made_pairs(ROWS), Counter[str]()
@@ -131,6 +132,7 @@ def types_of(ids: Sequence[Sequence[int]], tokenizer: PairTokenizer) -> list[lis
     return list(parts["token_types"].to_list())
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("name", [*MADE, "xlnet"])
 def test_types_are_those_of_the_package(name: str) -> None:
     made = (MADE | {"xlnet": xlnet})[name]()

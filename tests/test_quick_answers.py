@@ -38,6 +38,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("line", [
     "print(plan('dataset.yaml', Path('out')))", "build('dataset.yaml', Path('out'))", "adopt('none-*', 'out')",
     "print(verify(Path('none')))",

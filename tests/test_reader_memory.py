@@ -63,6 +63,7 @@ def test_tensorflow_takes_an_array_without_a_copy() -> None:
     assert tensor.numpy()[0, 0] == 7
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(("mebibytes", "spare"), [(16, SPARE), (1, 32)])
 def test_no_more_is_kept_than_a_few_maps_and_none_after_the_end(mebibytes: int, spare: int) -> None:
     memory = BatchMemory()

@@ -32,6 +32,7 @@ def all_kinds(every_kind: tuple[Path, Published]) -> Dataset:
     return open_dataset(every_kind[1].folder)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("options", [{}, {"native": True}])
 def test_no_module_is_made_in_the_temporary_folder(options: dict[str, Any], dataset: Dataset) -> None:
     with opened() as paths:
@@ -132,7 +133,7 @@ def test_epochs_are_shuffled_anew_by_the_seed(dataset: Dataset) -> None:
     assert len(list(endless.take(7))) == 7
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     "split", ["train", "train[3:8]", "train[2:5]+validation[:50%]", "train[:2]+train[:2]", "test", "train[4:4]"]
 )

@@ -127,7 +127,8 @@ def test_what_is_gone_is_made_again_and_not_live(tmp_path: Path, gone: str) -> N
     assert [version.manifest.version for version in list_versions(output)] == [first]
 
 
-@pytest.mark.parametrize("analysis", ["refresh", "frozen"])
+@pytest.mark.first(1)
+@pytest.mark.parametrize("analysis", ["frozen", "refresh"])
 def test_a_day_that_was_rolled_back_waits_and_the_next_one_does_not(tmp_path: Path, analysis: str) -> None:
     output, rows = str(tmp_path / "out"), tmp_path / "data"
     spec = parse_spec(

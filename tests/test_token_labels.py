@@ -82,7 +82,7 @@ def plainly(encoding: Encoding, tags: list[str], classes: tuple[str, ...], label
     return labels
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("name", models.MADE)
 @pytest.mark.parametrize("label", ["first", "all"])
 def test_labels_are_those_of_the_packages_words(name: str, label: str) -> None:
@@ -131,7 +131,7 @@ def made_spans(draw: random.Random, text: str) -> list[dict[str, Any]]:
     return [span(start, end, draw.choice(TYPES)) for start, end in zip(cuts[::2], cuts[1::2], strict=True)]
 
 
-@pytest.mark.first(3)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("name", models.MADE)
 @pytest.mark.parametrize(("scheme", "label"), [("bio", "all"), ("bioes", "first"), ("bioes", "all"), ("none", "first")])
 def test_labels_of_spans_are_those_of_characters(name: str, scheme: str, label: str) -> None:

@@ -2,7 +2,7 @@
 
 import os
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,9 +32,9 @@ def stored(world: World) -> Found:
     return of_all(world, wrong)
 
 
-def _evaluated(table: Table, batches: Callable[[Any], Any], **options: Any) -> Iterator[str]:
-    for split in SPLITS:
-        given = table.dataset.evaluation_input(split, batch_size=6, with_key=True, **options)
+def _evaluated(table: Table, batches: Callable[[Any], Any], splits: Iterable[str] = SPLITS) -> Iterator[str]:
+    for split in splits:
+        given = table.dataset.evaluation_input(split, batch_size=6, with_key=True)
         yield from wrong_values(table.cases, by_key(batches(given), table.label), padded=True)
 
 
@@ -47,14 +47,20 @@ def as_numpy(world: World) -> Found:
 @way("read by tf.data")
 def as_tf_data(world: World) -> Found:
     """Batches handed over to TensorFlow."""
-    return of_all(world, lambda table: _evaluated(table, lambda given: given.as_tf_data().as_numpy_iterator()))
+    given = lambda given: given.as_tf_data().as_numpy_iterator()  # noqa: E731
+    return of_all(world, lambda table: _evaluated(table, given, _traced(world)))
 
 
 @way("read by tf.data's own operations (`native=True`)")
 def as_native(world: World) -> Found:
     """Batches made by TensorFlow's graph alone."""
     native = lambda given: given.as_tf_data(native=True).as_numpy_iterator()  # noqa: E731
-    return of_all(world, lambda table: _evaluated(table, native))
+    return of_all(world, lambda table: _evaluated(table, native, _traced(world)))
+
+
+def _traced(world: World) -> Iterable[str]:
+    """The splits that TensorFlow reads: each costs a graph of all features."""
+    return SPLITS if world.whole else ["train"]
 
 
 @way("a row by its number or key")

@@ -68,11 +68,9 @@ def served(world: World) -> Found:
     """The model that a build saves makes of raw rows the bits that both readers make of records."""
 
     def wrong(table: Table) -> Iterator[str]:
-        calls = (
-            [(len(ROWS), alone), *([(1, LOAD)] if world.whole else [])]
-            if table.folder.name == "main"
-            else [(len(ROWS), LOAD)]
-        )
+        calls = [(len(ROWS), LOAD)]
+        if table.folder.name == ("main" if world.whole else "packs"):
+            calls = [(len(ROWS), alone), *([(1, LOAD)] if world.whole else [])]
         for rows, load in calls:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(tf.saved_model, "load", load)
@@ -84,7 +82,7 @@ def served(world: World) -> Found:
         for name in labels & {*default.structured_input_signature[1], *default.structured_outputs}:
             yield f"{name}: a client has to send the label"
 
-    tables = world.tables if world.whole else [world.table()]
+    tables = world.tables if world.whole else map(world.of, ("main", "packs"))
     return {name: outcome for table in tables for name, outcome in judged(table.cases, wrong(table)).items()}
 
 
