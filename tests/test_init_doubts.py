@@ -80,6 +80,16 @@ def image_folders(*names: str, count: int = 12) -> Make:
     return make
 
 
+def one_split(table: str) -> Make:
+    """Roboflow's exports of a single split: a table below the folder names the images beside it."""
+
+    def make(folder: Path) -> None:
+        image_folders("train/{n}.png")(folder)
+        write(folder / f"data/train/{table}", "filename, cat\n" + "".join(f"{n}.png, {n % 2}\n" for n in range(12)))
+
+    return make
+
+
 def emotions(cells: Sequence[str], labels: bool) -> Make:
     def make(folder: Path) -> None:
         for split in ("train", "dev"):
@@ -178,6 +188,8 @@ CASES: list[tuple[str, Make, str, list[list[str]], list[str]]] = [
      [["images", "masks", "beside", "a column a file"]], ["# label: FEATURE", "classes: images, masks"]),
     ("JPEG masks beside", image_folders("cat/{n}.png", "dog/a{n}.png", "dog/a{n}_mask.jpg"), "data",
      [["folders dog", "mask"]], ["label: label"]),
+    *((f"one split's {table}", one_split(table), "data", [[f"train/{table}", "recordmill init"]], ["image_folder"])
+      for table in ("_annotations.csv", "_classes.csv")),
     ("codes, named", emotions([*SINGLE, "4,27", "3,9"], True), "data", [["train.tsv", "'0'", "`header`"]],
      ["kind: categories", "27: emotion27", "label: column_2", "# may name classes: 1 (labels.txt)"]),
     ("codes", emotions([*SINGLE, "4,27", "3,9"], False), "data", [["train.tsv", "`header`"]], ["kind: categories"]),

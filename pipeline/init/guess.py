@@ -123,7 +123,7 @@ def chat(sample: SourceSample, name: str) -> Guess | None:
     objects, turns = sample.read(name, ColumnType.OBJECTS), dict[str, str]()
     if name == CHAT and CHAT not in sample.names:  # of an instruction and its output, as in Alpaca's data and Dolly's
         found = {turn: next(filter(sample.names.__contains__, names.split()), "") for turn, names in TURNS.items()}
-        texts = {turn: name for turn, name in found.items() if sample.read(name, ColumnType.TEXT).fit >= FITS}
+        texts = {turn: name for turn, name in found.items() if name and sample.read(name, ColumnType.TEXT).fit >= FITS}
         turns = texts if {"instruction", "output"} <= texts.keys() else {}
     if not turns and (objects.fit < FITS or not any(map(MESSAGES.match, objects.values))):
         return None
@@ -166,6 +166,8 @@ def _strings(sample: SourceSample, name: str, texts: Reading) -> Guess:
         return feature(name, "category", distinct(names), names)
     if has_words or _is_unspaced(filled):
         return _text(name, "text", texts)
+    if not are_codes and "." in filled[0] and _are_numbers(filled) and (result := _numbers(sample, name, parse=True)):
+        return result.with_options(parse=(True, "numbers as strings"))
     return feature(name, "raw", f"strings without spaces, {distinct(texts)}: names rather than classes", texts)
 
 
@@ -192,6 +194,13 @@ def _names_in_cells(sample: SourceSample, name: str, filled: list[str], *, are_c
 def _lists(sample: SourceSample, name: str) -> Guess | None:
     """Guesses lists of labels, of numbers, of repeating names, or of other strings."""
     names = sample.read(name, ColumnType.CATEGORY, many=True)
+    numbers, texts = (sample.read(name, kind, many=True) for kind in (ColumnType.NUMBER, ColumnType.TEXT))
+    if numbers.rejected + texts.rejected > names.rows and any(map(CODE.fullmatch, names.distinct)):
+        return None  # both in each row, such as `[[0, 4, "PER"]]`
+    lengths, are_marks = {*map(len, numbers.values)}, numbers.fit >= FITS and numbers.distinct.keys() <= {0, 1}
+    if is_label(name) and are_marks and len(lengths) == 1 < max(lengths):
+        marks: dict[str, Choice] = {"length": (max(lengths), ""), "normalize": ("none", "")}
+        return feature(name, "numbers", f"0 or 1 for each class in {numbers.of}", numbers, **marks)
     if is_label(name) and any(names.values) and names.fit >= FITS and _repeats(names):
         return feature(name, "categories", f"lists of labels, {distinct(names)}", names)
     for kind in (ColumnType.NUMBER, ColumnType.CATEGORY, ColumnType.TEXT):
@@ -262,8 +271,8 @@ def _identifier(name: str, values: Reading, **options: Choice) -> Guess:
     return feature(name, "raw", "identifies something, by the column's name", values, **options)
 
 
-def _numbers(sample: SourceSample, name: str) -> Guess | None:
-    numbers = sample.read(name, ColumnType.NUMBER)
+def _numbers(sample: SourceSample, name: str, *, parse: bool = False) -> Guess | None:
+    numbers = sample.read(name, ColumnType.NUMBER, parse=parse)
     if numbers.fit < FITS:
         return None
     is_whole = all(map(float.is_integer, numbers.distinct))
