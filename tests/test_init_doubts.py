@@ -1,5 +1,6 @@
 """`recordmill init` says first what it is not sure of: where, what it read, and what else the data may be."""
 
+import io
 import json
 import random
 import re
@@ -12,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.init.boxes import box_doubts
@@ -122,6 +124,13 @@ def samples_of_images(folder: Path) -> None:
     write(folder / "a.tar", tar(*((f"{n:03}.{ending}", image_bytes()) for n in range(12) for ending in ("jpg", "png"))))
 
 
+def samples_with_masks(folder: Path) -> None:
+    png = io.BytesIO()
+    Image.fromarray(np.eye(24, 32, dtype=np.uint8)).save(png, "PNG")
+    parts = (("jpg", image_bytes()), ("seg.png", png.getvalue()))
+    write(folder / "a.tar", tar(*((f"{n:03}.{ending}", data) for n in range(12) for ending, data in parts)))
+
+
 def pixels(folder: Path) -> None:
     head = ",".join(["label", *(f"pixel{n}" for n in range(120))])
     rows = [",".join(map(str, [n % 10, *(n * k % 256 for k in range(120))])) for n in range(3)]
@@ -208,6 +217,7 @@ CASES: list[tuple[str, Make, str, list[list[str]], list[str]]] = [
     ("bytes by row", rows_of_bytes, "data",
      [["column 'image'", "30 distinct values", "`split_by: {group: image}`"]], []),
     ("images by sample", samples_of_images, "a.tar", [["column 'jpg;png'", "first", "`column`"]], []),
+    ("masks by sample", samples_with_masks, "a.tar", [], ["kind: mask", "column: seg.png", "image: jpg"]),
     ("pixels", pixels, "data", [["columns pixel…", "120", "`array`"]], []),
     ("lists of ends", lists_of_sides(["b/xmin", "b/ymin", "b/xmax", "b/ymax"]), "data/a.jsonl", [],
      ["kind: boxes", "columns: [b/xmin, b/ymin, b/xmax, b/ymax]"]),

@@ -210,6 +210,12 @@ def test_metadata_without_names_ends_nothing(metadata: bytes, tmp_path: Path) ->
     assert [row["label"] for row in found.rows][:3] == ["0", "1", "-1"]
 
 
+def test_labels_beside_the_ids_of_tokens_are_no_classes(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "a.jsonl", [{"input_ids": [5, n, 9], "labels": [-100, -100, 9]} for n in range(60)])
+    spec, _ = guessed(tmp_path, "a.jsonl")
+    assert [(feature.kind, spec.label) for feature in spec.features.values()] == [("raw", None)] * 2
+
+
 def table_of_pandas() -> pd.DataFrame:
     rows = pd.DataFrame({"text": [f"row {n} of it" for n in range(12)], "label": list("ab" * 6)})
     return rows.sample(frac=1, random_state=1)
@@ -261,6 +267,7 @@ VALUES: list[tuple[str, Callable[[int], Any], dict[str, Any] | None, bool]] = [
     ("labels", lambda n: [[0], [1], [0, 1]][n % 3], {"kind": "categories", "classes": ("0", "1")}, True),
     ("label", lambda n: [[0, n % 5, "PER"], [n % 9, 9, "LOC"]], None, False),  # doccano's spans, spaCy's entities
     ("tags", lambda n: [1, 2] if n % 2 else ["a", "b"], {"kind": "categories"}, False),
+    ("input_ids", lambda n: [101, *range(n), 102], {"kind": "raw", "type": "int64", "many": True}, False),
 ]
 
 

@@ -350,8 +350,7 @@ def _named(sample: SourceSample) -> Iterator[tuple[str, dict[Any, str] | list[st
 def with_classes(label: Guess, sample: SourceSample, codes: Choice | None) -> Guess:
     """Returns a label with its classes if all names are certain, else with the reason why not."""
     if codes:
-        of_numbers = "# kind", "length", "normalize"
-        options = {option: choice for option, choice in label.options.items() if option not in of_numbers}
+        options = {option: choice for option, choice in label.options.items() if option not in ("# kind", "normalize")}
         kind = "categories" if label.kind in ("categories", "numbers") else "category"
         return replace(label, options=options | {"kind": (kind, "codes"), "classes": codes})
     if label.kind in ("number", "numbers"):

@@ -30,6 +30,7 @@ WORD = r"[\p{L}\p{M}\p{N}_]+"  # as in the tokenizer `words`
 MESSAGES = re.compile(r'\s*\[\s*\{[^{}\[\]]*"(role|from)"\s*:')  # JSON of messages
 CHAT = "chat"  # the name of a chat of several columns
 TURNS = {"instruction": "instruction", "output": "output response", "input": "input context", "system": "system"}
+TOKENS = ("input_ids", "attention_mask", "token_type_ids", "position_ids", "special_tokens_mask")
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
 LEADING_ZERO = re.compile(r"\s*[+-]?0\d")
 
@@ -193,14 +194,17 @@ def _names_in_cells(sample: SourceSample, name: str, filled: list[str], *, are_c
 
 def _lists(sample: SourceSample, name: str) -> Guess | None:
     """Guesses lists of labels, of numbers, of repeating names, or of other strings."""
+    if name in TOKENS or (name == "labels" and TOKENS[0] in sample.names):
+        ids = sample.read(name, ColumnType.INTEGER, many=True)
+        if ids.fit >= FITS:
+            return feature(name, "raw", "made by a tokenizer", ids, type=("int64", ""), many=(True, ""))
     names = sample.read(name, ColumnType.CATEGORY, many=True)
     numbers, texts = (sample.read(name, kind, many=True) for kind in (ColumnType.NUMBER, ColumnType.TEXT))
     if numbers.rejected + texts.rejected > names.rows and any(map(CODE.fullmatch, names.distinct)):
         return None  # both in each row, such as `[[0, 4, "PER"]]`
     lengths, are_marks = {*map(len, numbers.values)}, numbers.fit >= FITS and numbers.distinct.keys() <= {0, 1}
     if is_label(name) and are_marks and len(lengths) == 1 < max(lengths):
-        marks: dict[str, Choice] = {"length": (max(lengths), ""), "normalize": ("none", "")}
-        return feature(name, "numbers", f"0 or 1 for each class in {numbers.of}", numbers, **marks)
+        return feature(name, "numbers", "0 or 1 a class", numbers, length=(max(lengths), ""), normalize=("none", ""))
     if is_label(name) and any(names.values) and names.fit >= FITS and _repeats(names):
         return feature(name, "categories", f"lists of labels, {distinct(names)}", names)
     for kind in (ColumnType.NUMBER, ColumnType.CATEGORY, ColumnType.TEXT):

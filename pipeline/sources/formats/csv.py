@@ -106,8 +106,7 @@ class CsvReader(TableReader[DelimitedOptions]):
                     are_numbers = column.type is (ColumnType.ARRAY if len(some) > 1 else ColumnType.NUMBER)
                     if self.source.decimal == "," and are_numbers and not is_cut:
                         pointed = pc.replace_substring(pc.replace_substring(values, ".", "_"), ",", ".")
-                        is_json = pc.match_substring_regex(values.cast(pa.binary()), r"^\s*\[")
-                        values = pc.if_else(is_json, values, pointed)
+                        values = pc.if_else(pc.starts_with(values, "["), values, pointed)
                     typed[name] = typed_values(name, column, values, base, faults, as_cells=True)
                 lines = records.lines - line
                 broken = {int(lines[record]): Fault(reason, message) for record, (message, _) in unread.items()}
