@@ -5,6 +5,7 @@ import csv
 import gzip
 import io
 import json
+import lzma
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -28,6 +30,7 @@ from recordmill.pipeline.sources.options import Csv, Tsv
 from recordmill.pipeline.sources.source_reader import Plan, SourceReader
 from recordmill.pipeline.sources.typing.arrays import arrow_type, strings
 from recordmill.pipeline.sources.typing.values import typed_values
+from recordmill.transforms.base.arrays import ArrayLayout
 from recordmill.transforms.base.columns import Column, Columns, ColumnType
 from tests.constants import constants
 from tests.messages import assert_names, raises
@@ -304,6 +307,16 @@ def test_a_decimal_comma(tmp_path: Path) -> None:
     assert "decimal" not in other.message
 
 
+def test_a_decimal_comma_in_lists(tmp_path: Path) -> None:
+    file = write(tmp_path, b"n;x1;x2\n1,5|2;0,5;1\n[1.5, 2];1;2\n1;1.234;5\n1.234;1;5\n")
+    many = Column(ColumnType.NUMBER, many=True, separator="|")
+    array = Column(ColumnType.ARRAY, array=ArrayLayout("float32", (2,)))
+    rows, rejects = read(file, {"n": many, "x*": array}, separator=";", decimal=",")
+    assert [row["n"] for row in rows] == [[1.5, 2.0], [1.5, 2.0]]
+    assert [np.frombuffer(row["x*"], "<f4").tolist() for row in rows] == [[0.5, 1.0], [1.0, 2.0]]
+    assert [reject.column for reject in rejects] == ["x*", "n"]
+
+
 COMPRESSED: dict[str, Callable[[bytes], bytes]] = {
     ".gz": lambda data: gzip.compress(data[:9]) + gzip.compress(data[9:]),
     ".bz2": lambda data: bz2.compress(data[:9]) + bz2.compress(data[9:]),
@@ -353,7 +366,9 @@ def test_files_are_cut_where_records_start(tmp_path: Path) -> None:
         (b'"t"x,u\n', {}, ["header", "not CSV", "closing quote"]),
         (b"\n\n", {}, ["'t'", "none"]),
         (b"t,\xe9\n", {}, ["header", "not utf-8", "`encoding`", "utf-16 or cp1252"]),
-        ("t,u\n".encode("utf-16"), {}, ["header", "not utf-8", "`encoding`"]),
+        ("t,u\n".encode("utf-16"), {}, ["UTF-16", "`encoding: utf-16`"]),
+        *((pack(b"t,u\na,b\n"), {}, ["compressed", ".gz"]) for pack in (gzip.compress, bz2.compress, lzma.compress)),
+        (b"PK\x03\x04\x14\x00\x06", {"header": ["t", "u"]}, ["archive"]),  # Excel's
         (b"sep=;\nt;u\n", {}, ["'sep=;'", "`skip: 1`", "`separator: ';'`"]),
         (b"sep=;\na;b\n", {"separator": ";", "header": ["t", "u"]}, ["'sep=;'", "`skip: 1`"]),
         (b"#id,u\n", {}, ["comment", "`skip: 1`"]),

@@ -1,5 +1,6 @@
 """`recordmill init` says first what it is not sure of: where, what it read, and what else the data may be."""
 
+import io
 import json
 import random
 import re
@@ -12,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.init.boxes import box_doubts
@@ -80,6 +82,16 @@ def image_folders(*names: str, count: int = 12) -> Make:
     return make
 
 
+def one_split(table: str) -> Make:
+    """Roboflow's exports of a single split: a table below the folder names the images beside it."""
+
+    def make(folder: Path) -> None:
+        image_folders("train/{n}.png")(folder)
+        write(folder / f"data/train/{table}", "filename, cat\n" + "".join(f"{n}.png, {n % 2}\n" for n in range(12)))
+
+    return make
+
+
 def emotions(cells: Sequence[str], labels: bool) -> Make:
     def make(folder: Path) -> None:
         for split in ("train", "dev"):
@@ -110,6 +122,13 @@ def rows_of_bytes(folder: Path) -> None:
 
 def samples_of_images(folder: Path) -> None:
     write(folder / "a.tar", tar(*((f"{n:03}.{ending}", image_bytes()) for n in range(12) for ending in ("jpg", "png"))))
+
+
+def samples_with_masks(folder: Path) -> None:
+    png = io.BytesIO()
+    Image.fromarray(np.eye(24, 32, dtype=np.uint8)).save(png, "PNG")
+    parts = (("jpg", image_bytes()), ("seg.png", png.getvalue()))
+    write(folder / "a.tar", tar(*((f"{n:03}.{ending}", data) for n in range(12) for ending, data in parts)))
 
 
 def pixels(folder: Path) -> None:
@@ -178,6 +197,8 @@ CASES: list[tuple[str, Make, str, list[list[str]], list[str]]] = [
      [["images", "masks", "beside", "a column a file"]], ["# label: FEATURE", "classes: images, masks"]),
     ("JPEG masks beside", image_folders("cat/{n}.png", "dog/a{n}.png", "dog/a{n}_mask.jpg"), "data",
      [["folders dog", "mask"]], ["label: label"]),
+    *((f"one split's {table}", one_split(table), "data", [[f"train/{table}", "recordmill init"]], ["image_folder"])
+      for table in ("_annotations.csv", "_classes.csv")),
     ("codes, named", emotions([*SINGLE, "4,27", "3,9"], True), "data", [["train.tsv", "'0'", "`header`"]],
      ["kind: categories", "27: emotion27", "label: column_2", "# may name classes: 1 (labels.txt)"]),
     ("codes", emotions([*SINGLE, "4,27", "3,9"], False), "data", [["train.tsv", "`header`"]], ["kind: categories"]),
@@ -196,6 +217,7 @@ CASES: list[tuple[str, Make, str, list[list[str]], list[str]]] = [
     ("bytes by row", rows_of_bytes, "data",
      [["column 'image'", "30 distinct values", "`split_by: {group: image}`"]], []),
     ("images by sample", samples_of_images, "a.tar", [["column 'jpg;png'", "first", "`column`"]], []),
+    ("masks by sample", samples_with_masks, "a.tar", [], ["kind: mask", "column: seg.png", "image: jpg"]),
     ("pixels", pixels, "data", [["columns pixel…", "120", "`array`"]], []),
     ("lists of ends", lists_of_sides(["b/xmin", "b/ymin", "b/xmax", "b/ymax"]), "data/a.jsonl", [],
      ["kind: boxes", "columns: [b/xmin, b/ymin, b/xmax, b/ymax]"]),

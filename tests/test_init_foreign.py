@@ -21,7 +21,7 @@ from recordmill.transforms.base.columns import Column, ColumnType
 from tests import published_formats as published
 from tests import tfrecords
 from tests.messages import assert_names, raises
-from tests.tables import CATEGORY, FILES, IMAGE, NUMBER, Read, read
+from tests.tables import CATEGORY, FILES, IMAGE, NUMBER, Read, read, write_jsonl
 
 BOXES = {"image": IMAGE, "categories": Column(ColumnType.CATEGORY, many=True)}
 
@@ -210,6 +210,12 @@ def test_metadata_without_names_ends_nothing(metadata: bytes, tmp_path: Path) ->
     assert [row["label"] for row in found.rows][:3] == ["0", "1", "-1"]
 
 
+def test_labels_beside_the_ids_of_tokens_are_no_classes(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "a.jsonl", [{"input_ids": [5, n, 9], "labels": [-100, -100, 9]} for n in range(60)])
+    spec, _ = guessed(tmp_path, "a.jsonl")
+    assert [(feature.kind, spec.label) for feature in spec.features.values()] == [("raw", None)] * 2
+
+
 def table_of_pandas() -> pd.DataFrame:
     rows = pd.DataFrame({"text": [f"row {n} of it" for n in range(12)], "label": list("ab" * 6)})
     return rows.sample(frac=1, random_state=1)
@@ -242,12 +248,37 @@ def test_a_nameless_column_of_values_is_no_index(head: str, tmp_path: Path) -> N
     assert len(guessed(tmp_path, "train.csv")[0].features) == 3
 
 
-def test_an_index_that_pandas_wrote_into_csv(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("path", "comment"), [("once.csv", "# '': "), ("twice.csv", "# Unnamed: 0: pandas' index")])
+def test_an_index_that_pandas_wrote_into_csv(path: str, comment: str, tmp_path: Path) -> None:
     table_of_pandas().to_csv(tmp_path / "once.csv")
     pd.read_csv(tmp_path / "once.csv").to_csv(tmp_path / "twice.csv", index=False)
-    spec, text = guessed(tmp_path, "twice.csv")
+    spec, text = guessed(tmp_path, path)
     assert [*spec.features] == ["text", "label"]
-    assert "# Unnamed: 0: pandas' index" in text
+    assert comment in text
+
+
+MARKS = {"kind": "numbers", "length": 3, "normalize": "none"}
+VALUES: list[tuple[str, Callable[[int], Any], dict[str, Any] | None, bool]] = [
+    ("No", lambda n: n, {"kind": "number"}, False),  # YAML reads a bare No as a boolean
+    ("price", lambda n: f"{n}.50", {"kind": "number", "parse": True}, False),
+    ("ean", lambda n: f"76123456789{n:02}", {"kind": "raw"}, False),
+    ("labels", lambda n: [n % 2, 1 - n % 2, 0], MARKS, True),
+    ("labels", lambda n: [n % 2, 1.0 - n % 2, 0.0], MARKS, True),
+    ("labels", lambda n: [[0], [1], [0, 1]][n % 3], {"kind": "categories", "classes": ("0", "1")}, True),
+    ("label", lambda n: [[0, n % 5, "PER"], [n % 9, 9, "LOC"]], None, False),  # doccano's spans, spaCy's entities
+    ("tags", lambda n: [1, 2] if n % 2 else ["a", "b"], {"kind": "categories"}, False),
+    ("input_ids", lambda n: [101, *range(n), 102], {"kind": "raw", "type": "int64", "many": True}, False),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "wanted", "is_label"), VALUES)
+def test_values_in_json(
+    name: str, value: Callable[[int], Any], wanted: dict[str, Any] | None, is_label: bool, tmp_path: Path
+) -> None:
+    write_jsonl(tmp_path / "a.jsonl", [{"text": f"row {n} of it", name: value(n)} for n in range(60)])
+    spec, _ = guessed(tmp_path, "a.jsonl")
+    assert spec.model_dump(exclude_unset=True)["features"].get(name) == wanted
+    assert (spec.label == name) is is_label
 
 
 RECORDS: list[tuple[str, list[str], str]] = [

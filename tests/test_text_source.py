@@ -130,6 +130,13 @@ def test_files_that_are_gone_or_of_another_encoding_are_rejects(tmp_path: Path) 
     assert [reject.path for reject in block.rejects] == [None, None, "d.txt"]
 
 
+@pytest.mark.parametrize("code", ["utf-16-le", "utf-16-be"])
+def test_lines_in_utf_16_are_no_lines_of_utf_8(code: str, tmp_path: Path) -> None:
+    fill(tmp_path, a="\ufeffone\ntwo\n".encode(code))
+    with raises(SourceError, "a.txt", "`encoding: utf-16`"):
+        source(tmp_path).plan(FILES, T, 1 << 20)
+
+
 def test_lines_may_be_numbers_or_paths_of_pictures(tmp_path: Path) -> None:
     fill(tmp_path, lists__a=b"1.5\nx/1.png\n../2.png\n")
     rows, rejects = read(tmp_path / "lists", {"text": IMAGE}, images=str(tmp_path))

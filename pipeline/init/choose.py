@@ -200,7 +200,8 @@ def _find_label(sample: SourceSample, guesses: Mapping[str, Guess], codes: Colle
     if column is None:  # the surest name; a list only at the top level
         known = dict[str, str]()
         for name, item in guesses.items():
-            if item.kind in guessing.LABEL_KINDS and (plain_name(name) == name or item.kind != "categories"):
+            is_target = item.kind in guessing.LABEL_KINDS or "normalize" in item.options
+            if is_target and (plain_name(name) == name or item.kind != "categories"):
                 known.setdefault(plain_name(name).lower(), name)
         column = next((known[label] for label in LABELS if label in known), next(iter(own), None))
     if column is None:
@@ -349,10 +350,10 @@ def _named(sample: SourceSample) -> Iterator[tuple[str, dict[Any, str] | list[st
 def with_classes(label: Guess, sample: SourceSample, codes: Choice | None) -> Guess:
     """Returns a label with its classes if all names are certain, else with the reason why not."""
     if codes:
-        options = {option: choice for option, choice in label.options.items() if option != "# kind"}
+        options = {option: choice for option, choice in label.options.items() if option not in ("# kind", "normalize")}
         kind = "categories" if label.kind in ("categories", "numbers") else "category"
         return replace(label, options=options | {"kind": (kind, "codes"), "classes": codes})
-    if label.kind == "number":
+    if label.kind in ("number", "numbers"):
         return label
     reading = label.reading
     if not reading.is_all:

@@ -30,6 +30,7 @@ WORD = r"[\p{L}\p{M}\p{N}_]+"  # as in the tokenizer `words`
 MESSAGES = re.compile(r'\s*\[\s*\{[^{}\[\]]*"(role|from)"\s*:')  # JSON of messages
 CHAT = "chat"  # the name of a chat of several columns
 TURNS = {"instruction": "instruction", "output": "output response", "input": "input context", "system": "system"}
+TOKENS = ("input_ids", "attention_mask", "token_type_ids", "position_ids", "special_tokens_mask")
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
 LEADING_ZERO = re.compile(r"\s*[+-]?0\d")
 
@@ -123,7 +124,7 @@ def chat(sample: SourceSample, name: str) -> Guess | None:
     objects, turns = sample.read(name, ColumnType.OBJECTS), dict[str, str]()
     if name == CHAT and CHAT not in sample.names:  # of an instruction and its output, as in Alpaca's data and Dolly's
         found = {turn: next(filter(sample.names.__contains__, names.split()), "") for turn, names in TURNS.items()}
-        texts = {turn: name for turn, name in found.items() if sample.read(name, ColumnType.TEXT).fit >= FITS}
+        texts = {turn: name for turn, name in found.items() if name and sample.read(name, ColumnType.TEXT).fit >= FITS}
         turns = texts if {"instruction", "output"} <= texts.keys() else {}
     if not turns and (objects.fit < FITS or not any(map(MESSAGES.match, objects.values))):
         return None
@@ -166,6 +167,8 @@ def _strings(sample: SourceSample, name: str, texts: Reading) -> Guess:
         return feature(name, "category", distinct(names), names)
     if has_words or _is_unspaced(filled):
         return _text(name, "text", texts)
+    if not are_codes and "." in filled[0] and _are_numbers(filled) and (result := _numbers(sample, name, parse=True)):
+        return result.with_options(parse=(True, "numbers as strings"))
     return feature(name, "raw", f"strings without spaces, {distinct(texts)}: names rather than classes", texts)
 
 
@@ -191,7 +194,17 @@ def _names_in_cells(sample: SourceSample, name: str, filled: list[str], *, are_c
 
 def _lists(sample: SourceSample, name: str) -> Guess | None:
     """Guesses lists of labels, of numbers, of repeating names, or of other strings."""
+    if name in TOKENS or (name == "labels" and TOKENS[0] in sample.names):
+        ids = sample.read(name, ColumnType.INTEGER, many=True)
+        if ids.fit >= FITS:
+            return feature(name, "raw", "made by a tokenizer", ids, type=("int64", ""), many=(True, ""))
     names = sample.read(name, ColumnType.CATEGORY, many=True)
+    numbers, texts = (sample.read(name, kind, many=True) for kind in (ColumnType.NUMBER, ColumnType.TEXT))
+    if numbers.rejected + texts.rejected > names.rows and any(map(CODE.fullmatch, names.distinct)):
+        return None  # both in each row, such as `[[0, 4, "PER"]]`
+    lengths, are_marks = {*map(len, numbers.values)}, numbers.fit >= FITS and numbers.distinct.keys() <= {0, 1}
+    if is_label(name) and are_marks and len(lengths) == 1 < max(lengths):
+        return feature(name, "numbers", "0 or 1 a class", numbers, length=(max(lengths), ""), normalize=("none", ""))
     if is_label(name) and any(names.values) and names.fit >= FITS and _repeats(names):
         return feature(name, "categories", f"lists of labels, {distinct(names)}", names)
     for kind in (ColumnType.NUMBER, ColumnType.CATEGORY, ColumnType.TEXT):
@@ -262,8 +275,8 @@ def _identifier(name: str, values: Reading, **options: Choice) -> Guess:
     return feature(name, "raw", "identifies something, by the column's name", values, **options)
 
 
-def _numbers(sample: SourceSample, name: str) -> Guess | None:
-    numbers = sample.read(name, ColumnType.NUMBER)
+def _numbers(sample: SourceSample, name: str, *, parse: bool = False) -> Guess | None:
+    numbers = sample.read(name, ColumnType.NUMBER, parse=parse)
     if numbers.fit < FITS:
         return None
     is_whole = all(map(float.is_integer, numbers.distinct))

@@ -244,7 +244,7 @@ def write_draft(draft: Draft, name: str, written_path: Callable[[str], str], not
     for feature, guess in draft.features.items():
         named = {} if guess.column == feature else {"column": (guess.column, "")}
         options = {"kind": guess.options["kind"], **named, **guess.options}
-        lines += [f"  {feature}:", *(option_line(option, choice, "    ") for option, choice in options.items())]
+        lines += [f"  {_scalar(feature)}:", *(option_line(*option, "    ") for option in options.items())]
     for guess in draft.unused:
         lines += comment(f"{guess.column or ascii('')}: {guess.options['#'][1]}", "  ")
     lines += ["", *(option_line(option, choice) for option, choice in {**draft.label, **draft.tried}.items())]

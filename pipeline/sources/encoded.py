@@ -37,6 +37,7 @@ INVALID = b"\xff"  # never occurs in UTF-8
 MARK_INVALID = "recordmill.mark_invalid"
 PLAIN = re.compile(r"utf-8(-sig)?|ascii|iso8859-\d+|cp125\d|koi8-[rtu]")
 """Encodings in which bytes below 128 are always ASCII."""
+FOREIGN = re.compile(rb"(\xff\xfe|\xfe\xff)|\x1f\x8b|\xfd7zXZ|PK\x03\x04|BZh[1-9]1AY|\x28\xb5\x2f\xfd")  # or UTF-16
 INFLATED_BYTES = 64 << 10  # 64 KiB, read and returned at once
 WINDOW = zlib.MAX_WBITS | 32  # gzip or zlib, by its header
 NO_MEMORY = "Error -4 "  # Z_MEM_ERROR
@@ -125,6 +126,12 @@ class EncodedFile(AbstractContextManager["EncodedFile"]):
         while len(self._waiting) < size and (more := self._more(size - len(self._waiting))):
             self._waiting += more
         return self._waiting[:size]
+
+    def check_start(self) -> None:
+        """Raises: SourceError: the file begins as no text in this encoding does."""
+        if found := FOREIGN.match(self.peek(7)):
+            other = "compressed, or an archive: unpack it, or name it by its codec, .gz, .zst or .bz2"
+            raise SourceError(f"{self.path} is {'UTF-16: set `encoding: utf-16`' if found[1] else other}")
 
     def _more(self, size: int) -> bytes:
         """Reads some UTF-8; empty at the end."""

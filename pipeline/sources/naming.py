@@ -39,7 +39,7 @@ MASKS = r"mask|label|annotation|annot|target|gt|ground[ _-]?truth|seg|segmentati
 MASK_NAME = re.compile(rf"(?i)(^|(?<!with)(?<!without)[ _*/-]|train|val|test)({MASKS})(s|ids)?\d*([*/]|$)")
 """Masks, in a pattern of files."""
 MASK_FIELD = re.compile(rf"(?i)(?<![a-z])({MASKS}|instance|trimap)s?(?![a-z])")  # masks, in a field of adopted records
-MASK_COLUMN = re.compile(r"(?i)(\w*_)?(mask|seg|segmentation)s?(_?(path|file(_?name)?|name|image|img|png|url))?")
+MASK_COLUMN = re.compile(r"(?i)(\w*_)?(mask|seg(mentation)?)s?([._]?(path|file(_?name)?|name|image|img|png|tif|url))?")
 MAYBE_MASK = re.compile(rf"{MASK_COLUMN.pattern}|(annotation|label|target|gt)s?|labels?_?map|ground_?truth")
 """Masks in a table; and images that are masks if their values are few."""
 PARTS = rf"(image|img|input|rgb|depth|disparity|{MASKS})s?"

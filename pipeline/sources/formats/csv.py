@@ -102,8 +102,11 @@ class CsvReader(TableReader[DelimitedOptions]):
                 for name, column in columns.items():
                     some = [cells[number] for number in numbers[name] if number in cells]
                     values = pc.binary_join_element_wise(*some, " ") if len(some) > 1 else (*some, absent)[0]
-                    if self.source.decimal == "," and column.type is ColumnType.NUMBER and not column.many:
-                        values = pc.replace_substring(pc.replace_substring(values, ".", "_"), ",", ".")
+                    is_cut = column.many and column.separator == ","
+                    are_numbers = column.type is (ColumnType.ARRAY if len(some) > 1 else ColumnType.NUMBER)
+                    if self.source.decimal == "," and are_numbers and not is_cut:
+                        pointed = pc.replace_substring(pc.replace_substring(values, ".", "_"), ",", ".")
+                        values = pc.if_else(pc.starts_with(values, "["), values, pointed)
                     typed[name] = typed_values(name, column, values, base, faults, as_cells=True)
                 lines = records.lines - line
                 broken = {int(lines[record]): Fault(reason, message) for record, (message, _) in unread.items()}
@@ -156,6 +159,7 @@ def _is_value(cell: str) -> bool:
 def read_header(files: Files, path: str, dialect: Dialect, encoding: str, skip: int) -> list[str]:
     """Reads the first record after the skipped ones; empty if missing. Raises: SourceError: invalid CSV."""
     with open_utf8(files, path, encoding) as file:
+        file.check_start()
         for records in read_records(file, dialect, HEADER_BYTES):
             for record in records.filled[skip : skip + 1].tolist():
                 [names] = cells_of([records.line(record)], dialect) if record not in records.faults else [None]

@@ -238,6 +238,7 @@ def all_records(files: Files, path: str, encoding: str, dialect: Dialect) -> Ite
     line = 0
     can_cut = encoded.can_start_anywhere(path, encoding)
     with encoded.open_utf8(files, path, "utf-8" if can_cut else encoding) as opened:
+        opened.check_start()
         first = opened.mark_bytes
         for records in read_records(opened, dialect):
             yield records, first, line
