@@ -394,15 +394,15 @@ def _read(dataset: DatasetVersion, part: _Part, decoder: Decoder, class_id: int 
     """Reads, filters and decodes a few records at a time."""
     stored = parts_to_parse(dataset.manifest, decoder.descriptions)
     if class_id is not None:  # a list of ids, since a record may have one or several
-        described = {str(dataset.label): dataset.features[str(dataset.label)]}
-        label = replace(read_descriptions(described)[str(dataset.label)].parts[""], shape=None)
+        target = str(dataset.label)
+        label = replace(read_descriptions({target: dataset.features[target]})[target].parts[""], shape=None)
     with open_records(str(dataset.folder), part.shard, np.arange(0, part.shard.records, TOGETHER)) as records:
         for start in range(0, len(part.numbers), TOGETHER):
             numbers = part.numbers[start : start + TOGETHER]
             try:
                 data = records.read(numbers)
                 if class_id is not None:
-                    ids: Any = parse(data, {"label": label})["label"]
+                    ids: Any = parse(data, {target: label})[target]
                     of_row = np.repeat(np.arange(len(data)), ids.lengths())
                     of_class = np.unique(of_row[ids.values == class_id]).tolist()
                     numbers, data = numbers[of_class], [data[row] for row in of_class]

@@ -43,6 +43,8 @@ def test_the_facts_about_a_dataset(dataset: Dataset) -> None:
     assert dict(dataset.features) == hand_made.FEATURES
     assert dataset.classes == ["dark", "bright"]
     assert dataset.num_classes == 2
+    dark = [record.key for record in dataset.records("train") if record.values["category"] == "dark"]
+    assert [record.key for record in dataset.records("train", label="dark")] == dark != []
     assert dataset.label_counts("validation") == {"dark": 3, "bright": 2}
     assert dataset.label_counts("test") == {"dark": 0, "bright": 0}
     assert_names(repr(dataset), f"<Dataset hand {hand_made.VERSION}: train 10, ", "text: text", "category: category (l")

@@ -138,7 +138,7 @@ def test_large_counts_of_words_are_left_to_the_command(page: str, tmp_path: Path
 def test_words_of_several_files_are_counted_together(tmp_path: Path) -> None:
     folder = shown.write_version(tmp_path)
     rng = np.random.default_rng(5)
-    counts = {f"word{number:03}": int(count) for number, count in enumerate(rng.integers(1, 60, 200))}
+    counts = {f"word{number:03}": int(count) for number, count in enumerate(rng.integers(1, 60, 199))} | {"y" * 9_999: 70}
     for bucket, each in enumerate(np.array_split(np.array(sorted(counts)), 8)):
         own = [str(word) for word in each]
         columns = {"feature": ["caption"] * len(own), "word": [word.encode() for word in own]}
@@ -150,6 +150,7 @@ def test_words_of_several_files_are_counted_together(tmp_path: Path) -> None:
     assert words.once == sum(count == 1 for count in counts.values()) > 0
     assert words.frequent == sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:20]
     assert words.rare == sorted(counts.items(), key=lambda each: (each[1], each[0]))[:20]
+    assert max(map(len, re.findall("y+", report_of(open_dataset(tmp_path)).decode()))) < 200
 
 
 def test_a_page_that_cannot_be_made_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

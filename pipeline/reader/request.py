@@ -248,7 +248,11 @@ def _augmentations(given: Any, features: Mapping[str, Description], label: str |
     for mixture in mixtures:
         if of_image and mixture.images is None:
             raise DatasetError(f"{mixture} would mix the masks {', '.join(of_image)}: name the features, images=(…)")
-    classes = target.class_count if (target := features.get(label or "")) else None
+    target = features.get(label or "")
+    if mixtures and target and target.lies_on:
+        remedy = "name another label, or label=None: as a feature it stays the row's own"
+        raise DatasetError(f"{mixtures[0]} cannot mix '{label}', which lies on '{target.lies_on}': {remedy}")
+    classes = target.class_count if target else None
     # By default a mixture mixes four dimensions or more, as key points also have.
     mixed = tuple(images) if any(each.as_places and each.as_places.partners for each in features.values()) else None
     known = tuple(replace(mix, num_classes=mix.num_classes or classes, images=mix.images or mixed) for mix in mixtures)

@@ -346,4 +346,4 @@ def _written(item: Any) -> Any:
         return {each.name: _written(getattr(item, each.name)) for each in kept}
     if isinstance(item, Mapping):
         return {name: _written(each) for name, each in item.items()}
-    return list(item) if isinstance(item, tuple) else item
+    return [_written(each) for each in item] if isinstance(item, tuple) else item
