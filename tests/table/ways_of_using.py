@@ -69,7 +69,7 @@ def served(world: World) -> Found:
 
     def wrong(table: Table) -> Iterator[str]:
         calls = [(len(ROWS), LOAD)]
-        if table.folder.name == ("main" if world.whole else "packs"):
+        if table.folder.name == ("main" if world.whole else "packs"):  # also where there is no project
             calls = [(len(ROWS), alone), *([(1, LOAD)] if world.whole else [])]
         for rows, load in calls:
             with pytest.MonkeyPatch.context() as patch:
