@@ -36,8 +36,9 @@ announce:
 	@echo "3,000 images, a build, a trained model: about a minute on two idle cores"
 
 example: $(READY)  ## Generate, build and train one of examples/: make example NAME=captioning
-	$(BIN)/python examples/$(NAME)/generate.py demo/$(NAME)/data
-	$(BIN)/recordmill build examples/$(NAME)/dataset.yaml --output demo/$(NAME)/out || [ $$? -eq 3 ]
+	@set -ex; if [ $(NAME) = nights ]; then exec $(BIN)/python examples/nights/week.py demo/nights; fi; \
+	$(BIN)/python examples/$(NAME)/generate.py demo/$(NAME)/data; \
+	$(BIN)/recordmill build examples/$(NAME)/dataset.yaml --output demo/$(NAME)/out || [ $$? -eq 3 ]; \
 	$(BIN)/python examples/$(NAME)/train.py demo/$(NAME)/out
 
 test: $(READY)  ## Run the first proof of each promise

@@ -59,6 +59,14 @@ def test_a_model_learns_from_the_example(
     assert lowest <= float(figure[1]) <= highest, printed
 
 
+@pytest.mark.nightly
+def test_of_a_week_of_nights_the_bad_one_is_held_back(tmp_path: Path) -> None:
+    printed = python(str(EXAMPLES / "nights/week.py"), str(tmp_path / "nights"), cwd=tmp_path).stdout
+    assert printed.count("$ recordmill build") == 8  # one of seven again
+    assert printed.count("is removed; what is live stays live") == 1
+    assert len(re.findall(r"^7 .* live ", printed, re.MULTILINE)) == 1
+
+
 def check_a_single_step(example: Path, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Trains on one batch: the script works from its beginning to its end, and says that the model did not learn."""
     monkeypatch.setattr(sys, "argv", ["train.py", str(output)])
