@@ -262,6 +262,7 @@ VALUES: list[tuple[str, Callable[[int], Any], dict[str, Any] | None, bool]] = [
     ("No", lambda n: n, {"kind": "number"}, False),  # YAML reads a bare No as a boolean
     ("price", lambda n: f"{n}.50", {"kind": "number", "parse": True}, False),
     ("ean", lambda n: f"76123456789{n:02}", {"kind": "raw"}, False),
+    ("label", lambda n: n % 12, {"kind": "category", "classes": tuple(map(str, range(12)))}, True),
     ("labels", lambda n: [n % 2, 1 - n % 2, 0], MARKS, True),
     ("labels", lambda n: [n % 2, 1.0 - n % 2, 0.0], MARKS, True),
     ("labels", lambda n: [[0], [1], [0, 1]][n % 3], {"kind": "categories", "classes": ("0", "1")}, True),

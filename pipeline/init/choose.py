@@ -366,7 +366,8 @@ def with_classes(label: Guess, sample: SourceSample, codes: Choice | None) -> Gu
         column = Column(ColumnType.CATEGORY)
         labels = path_column(LABEL, column, images, {}, reads_split=bool(sample.always))
         names, is_known = {*check_column(LABEL, column, labels, {}).drop_null().to_pylist()}, True
-    classes: dict[str, Choice] = {"classes": (sorted(names), "all names, in alphabetical order: their ids stay")}
+    ordered = sorted(names, key=int if all(map(CODE.fullmatch, names)) else str)
+    classes: dict[str, Choice] = {"classes": (ordered, "all names, in their order: their ids stay")}
     if not is_known:
         classes = {"# classes": ("NAMES", f"not written: {label.reading.of} may not hold all names")}
     elif len(names) > MOST_CLASSES:

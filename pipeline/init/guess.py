@@ -153,10 +153,8 @@ def _strings(sample: SourceSample, name: str, texts: Reading) -> Guess:
     elif not are_codes and not are_lists and _are_numbers(filled, point):
         result = _numbers(sample, name)
     result = result or _names_in_cells(sample, name, filled, are_codes=are_lists)
-    if are_lists and not result:
-        return feature(name, "raw", "whole numbers with commas between them, unlike labels", texts)
-    if result:
-        return result
+    if result or are_lists:
+        return result or feature(name, "raw", "whole numbers with commas between them, unlike labels", texts)
     if all(DATE.match(value) and instant(value) for value in filled):
         return feature(name, "raw", f"times: `split_by: {{time: {name}, starts: …}}` splits by them", texts)
     has_words = 4 * _spaced(filled) >= len(filled)

@@ -237,9 +237,7 @@ def _tables(
     found = (by_split(some, lambda file: file.path[len(folder) + 1 :].split("/")) for some in alike.values())
     best = max(found, key=len, default={})
     alone: list[SourceFiles] = [(some[0].path, split, some) for split, some in best.items() if len(some) == 1]
-    looked = dict.fromkeys([*(path for path, _, _ in alone), *spread([*tables], FILES)])
-    naming = [path for path in looked if not cells.isdisjoint(CELL_WORD.findall(read_head(files, path)))]
-    chosen = [each for each in alone if each[0] in naming]
+    chosen = [each for each in alone if cells.intersection(CELL_WORD.findall(read_head(files, each[0])))]
     if len(chosen) > 1 and chosen[0][1] == "train":
         return chosen, []
     tops = [path for path in tables if posixpath.dirname(path) == folder]
@@ -250,7 +248,8 @@ def _tables(
         places = (f"{stem}/", f"{stem}_images/", f"{stem.removesuffix('train')}images/")
         if any(image.path.startswith(places) for image in images):  # of `train/`, or `images/`
             return [(path, None, [tables[path]])], []
-    return [], tops or naming
+    heads = ((path, read_head(files, path)) for path in spread([*tables], FILES))
+    return [], tops or [path for path, head in heads if cells.intersection(CELL_WORD.findall(head))]
 
 
 def _annotations(files: Files, images: Sequence[FileInfo], left: Sequence[FileInfo]) -> list[str]:
