@@ -192,10 +192,9 @@ def _names_in_cells(sample: SourceSample, name: str, filled: list[str], *, are_c
 
 def _lists(sample: SourceSample, name: str) -> Guess | None:
     """Guesses lists of labels, of numbers, of repeating names, or of other strings."""
-    if name in TOKENS or (name == "labels" and TOKENS[0] in sample.names):
-        ids = sample.read(name, ColumnType.INTEGER, many=True)
-        if ids.fit >= FITS:
-            return feature(name, "raw", "made by a tokenizer", ids, type=("int64", ""), many=(True, ""))
+    are_tokens = name in TOKENS or (name == "labels" and TOKENS[0] in sample.names)
+    if are_tokens and (ids := sample.read(name, ColumnType.INTEGER, many=True)).fit >= FITS:
+        return feature(name, "raw", "made by a tokenizer", ids, type=("int64", ""), many=(True, ""))
     names = sample.read(name, ColumnType.CATEGORY, many=True)
     numbers, texts = (sample.read(name, kind, many=True) for kind in (ColumnType.NUMBER, ColumnType.TEXT))
     if numbers.rejected + texts.rejected > names.rows and any(map(CODE.fullmatch, names.distinct)):
