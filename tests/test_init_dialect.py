@@ -95,6 +95,20 @@ def test_options_of_cells(head: bytes, options: dict[str, Any]) -> None:
     assert cell_options(head, "csv")[0] == options
 
 
+@pytest.mark.parametrize(
+    ("head", "facts"),
+    [
+        (b"Report 2026,,\n,,\nx,y,label\n1,2,a\n2,3,b\n", [["Report 2026", "`skip`"]]),
+        (b"x,y,,\n1,2,,\n2,3,,\n", []),
+        (b",x,y\n0,1,a\n1,2,b\n", []),  # pandas' index
+    ],
+)
+def test_several_columns_without_a_name(head: bytes, facts: list[list[str]]) -> None:
+    doubts = cell_options(head, "csv", "rows.csv")[2]
+    for doubt, names in zip(doubts, facts, strict=True):
+        assert_names(str(doubt), "rows.csv", *names)
+
+
 @pytest.mark.parametrize("name", ["Spark", "Excel", "comments", "a comma at each end"])
 def test_the_spec_says_it(tmp_path: Path, name: str) -> None:
     content, options, _ = DIALECTS[name]

@@ -83,6 +83,7 @@ def cell_options(
     separator = options.get("separator", default)
     rows = ([cell.strip('" ') for cell in line.split(separator)] for line in lines)
     columns = list(zip(*(row for row in rows if len(row) == len(names)), strict=True))
+    unnamed = sum(any(cells) for name, cells in zip(names, columns, strict=False) if not name)
     behind = [] if "skip" in options else more
     firsts, doubts = [names, *(next(csv.reader([line], delimiter=separator), []) for line in behind)], list[Doubt]()
     if "header" not in options and (data := _not_names(firsts, columns)):
@@ -95,8 +96,8 @@ def cell_options(
         doubts = [Doubt(path, f"the first line is a row: {data}", "Name the columns in `header`, or remove it")]
     elif tuple(names) in zip(*columns, strict=True):
         doubts = [Doubt(path, f"the header is repeated: {listed(names, SHOWN)}", "Two tables? Remove that header")]
-    elif max((name.count(" ") for name in names), default=0) >= SENTENCE or not set.intersection(*map(set, firsts)):
-        remedy = "A row: `header: [column_1, …]`. Several tables: give one to `init`"
+    elif unnamed > 1 or any(name.count(" ") >= SENTENCE for name in names) or not set.intersection(*map(set, firsts)):
+        remedy = "A row: `header: [column_1, …]`. A title: `skip`. Several tables: give one to `init`"
         doubts = [Doubt(path, f"the first line is read as names: {listed(names, SHOWN)}", remedy)]
     if options.keys().isdisjoint(WHY) and _are_plain(lines, separator, len(names)):
         options["quote"], why["quote"] = None, "a cell begins with an unclosed quote"
