@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from recordmill.pipeline.init.dialect import cell_options
+from recordmill.pipeline.init.dialect import cell_options, find_encoding
 from recordmill.pipeline.init.starter import starter
 from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.sources.formats import reader_of
@@ -93,6 +93,13 @@ def test_what_is_found_reads_pythons_rows(
 )
 def test_options_of_cells(head: bytes, options: dict[str, Any]) -> None:
     assert cell_options(head, "csv")[0] == options
+
+
+def test_files_of_two_encodings_are_said() -> None:
+    words = [f"a,b\n1,{word}\n" for word in ("K\u00f6ln", "Ulm")]
+    for text, is_mixed in zip(words, (True, False), strict=True):
+        found, why = find_encoding("a.csv", [text.encode(), words[0].encode("cp1252")])
+        assert (found, "UTF-8: give them a source" in why) == ("cp1252", is_mixed)
 
 
 @pytest.mark.parametrize(

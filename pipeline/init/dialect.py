@@ -53,7 +53,8 @@ def find_encoding(path: str, heads: Sequence[bytes]) -> tuple[str, str]:
         message = "is neither UTF-8 nor, by its bytes, cp1252: name its encoding, such as --encoding cp1251 or gb18030"
         raise UserError(f"{path} {message}")
     word = min(filter(HIGH.search, WORD.findall(head)), key=len).decode("cp1252")
-    return "cp1252", f"not UTF-8; as cp1252 a word is {word}; --encoding names another"
+    also = "; some files are UTF-8: give them a source" if any(map(HIGH.search, {*heads} - {*others})) else ""
+    return "cp1252", f"not UTF-8; as cp1252 a word is {word}; --encoding names another{also}"
 
 
 def _is_utf8(head: bytes) -> bool:
