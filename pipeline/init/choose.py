@@ -200,8 +200,7 @@ def _find_label(sample: SourceSample, guesses: Mapping[str, Guess], codes: Colle
     if column is None:  # the surest name; a list only at the top level
         known = dict[str, str]()
         for name, item in guesses.items():
-            is_target = item.kind in guessing.LABEL_KINDS or "normalize" in item.options
-            if is_target and (plain_name(name) == name or item.kind != "categories"):
+            if item.kind in guessing.LABEL_KINDS and (plain_name(name) == name or item.kind in ("category", "number")):
                 known.setdefault(plain_name(name).lower(), name)
         column = next((known[label] for label in LABELS if label in known), next(iter(own), None))
     if column is None:

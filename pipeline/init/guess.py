@@ -22,7 +22,7 @@ from recordmill.pipeline.spec.split_by import instant
 from recordmill.transforms.base.columns import ColumnType
 
 FITS = 0.9  # the share of rows that must fit a type; the others would be rejects
-LABEL_KINDS = ("category", "categories", "number")
+LABEL_KINDS = ("category", "categories", "number", "numbers")
 BETWEEN = {"|": re.compile(r"\|"), ";": re.compile(";"), ",": re.compile(r",(?!\s)")}
 """Separators of names in a cell: a comma only without a space after it."""
 FEW_ROWS = 20  # too few to see repetitions
