@@ -30,7 +30,6 @@ WORD = r"[\p{L}\p{M}\p{N}_]+"  # as in the tokenizer `words`
 MESSAGES = re.compile(r'\s*\[\s*\{[^{}\[\]]*"(role|from)"\s*:')  # JSON of messages
 CHAT = "chat"  # the name of a chat of several columns
 TURNS = {"instruction": "instruction", "output": "output response", "input": "input context", "system": "system"}
-TOKENS = ("input_ids", "attention_mask", "token_type_ids", "position_ids", "special_tokens_mask")
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
 LEADING_ZERO = re.compile(r"\s*[+-]?0\d")
 
@@ -192,8 +191,7 @@ def _names_in_cells(sample: SourceSample, name: str, filled: list[str], *, are_c
 
 def _lists(sample: SourceSample, name: str) -> Guess | None:
     """Guesses lists of labels, of numbers, of repeating names, or of other strings."""
-    are_tokens = name in TOKENS or (name == "labels" and TOKENS[0] in sample.names)
-    if are_tokens and (ids := sample.read(name, ColumnType.INTEGER, many=True)).fit >= FITS:
+    if "input_ids" in sample.names and (ids := sample.read(name, ColumnType.INTEGER, many=True)).fit >= FITS:
         return feature(name, "raw", "made by a tokenizer", ids, type=("int64", ""), many=(True, ""))
     names = sample.read(name, ColumnType.CATEGORY, many=True)
     numbers, texts = (sample.read(name, kind, many=True) for kind in (ColumnType.NUMBER, ColumnType.TEXT))
