@@ -174,12 +174,15 @@ def test_four_lists_are_boxes_of_the_image(tmp_path: Path) -> None:
     assert found["boxes"][2].tolist() == [[0.125, 0.25, 0.5, 0.75]] * 2
 
 
-@pytest.mark.parametrize(("values", "fact"), [([2.0], "not relative"), ([0.5, 0.5], "differ in length")])
+@pytest.mark.parametrize(
+    ("dtype", "values", "fact"),
+    [(float, [2.0], "not relative"), (int, [9], "not relative"), (float, [0.5, 0.5], "differ in length")],
+)
 def test_other_lists_are_no_boxes(
-    values: list[float], fact: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    dtype: type, values: list[float], fact: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     lists = {"bbox/ymin": [0.0], "bbox/xmin": [0.0], "bbox/ymax": values, "bbox/xmax": [1.0]}
-    row = {"image": encoded(pixels(1), "PNG"), **{name: np.array(each) for name, each in lists.items()}}
+    row = {"image": encoded(pixels(1), "PNG"), **{name: np.array(each, dtype) for name, each in lists.items()}}
     adopt(tmp_path, [row] * ROWS)
     assert_names(caplog.text, "bbox/", fact)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from recordmill.pipeline.init.dialect import cell_options
+from recordmill.pipeline.init.dialect import cell_options, find_encoding
 from recordmill.pipeline.init.starter import starter
 from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.sources.formats import reader_of
@@ -93,6 +93,27 @@ def test_what_is_found_reads_pythons_rows(
 )
 def test_options_of_cells(head: bytes, options: dict[str, Any]) -> None:
     assert cell_options(head, "csv")[0] == options
+
+
+def test_files_of_two_encodings_are_said() -> None:
+    words = [f"a,b\n1,{word}\n" for word in ("K\u00f6ln", "Ulm")]
+    for text, is_mixed in zip(words, (True, False), strict=True):
+        found, why = find_encoding("a.csv", [text.encode(), words[0].encode("cp1252")])
+        assert (found, "UTF-8: give them a source" in why) == ("cp1252", is_mixed)
+
+
+@pytest.mark.parametrize(
+    ("head", "facts"),
+    [
+        (b"Report 2026,,\n,,\nx,y,label\n1,2,a\n2,3,b\n", [["Report 2026", "`skip`"]]),
+        (b"x,y,,\n1,2,,\n2,3,,\n", []),
+        (b",x,y\n0,1,a\n1,2,b\n", []),  # pandas' index
+    ],
+)
+def test_several_columns_without_a_name(head: bytes, facts: list[list[str]]) -> None:
+    doubts = cell_options(head, "csv", "rows.csv")[2]
+    for doubt, names in zip(doubts, facts, strict=True):
+        assert_names(str(doubt), "rows.csv", *names)
 
 
 @pytest.mark.parametrize("name", ["Spark", "Excel", "comments", "a comma at each end"])

@@ -1,5 +1,6 @@
 """`recordmill init` on what other tools write: `data.yaml`'s splits, Hugging Face, pandas, JSON, TFRecords, paths."""
 
+import gzip
 import json
 import re
 from collections.abc import Callable
@@ -257,11 +258,22 @@ def test_an_index_that_pandas_wrote_into_csv(path: str, comment: str, tmp_path: 
     assert comment in text
 
 
+@pytest.mark.parametrize("names", [["X_train.csv", "y_train.csv", "X_test.csv"], ["a.csv", "b.csv.gz", "notes.txt"]])
+def test_no_source_holds_files_of_another(names: list[str], tmp_path: Path) -> None:
+    for name in names:
+        data = "".join(["text\n", *(f"row {n} of {name}\n" for n in range(30))]).encode()
+        (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    spec, _ = guessed(tmp_path, ".")
+    read_files = [file.path for each in spec.source for file in FILES.match(str(tmp_path / each.path))]
+    assert sorted(Path(path).name for path in read_files) == sorted(name for name in names if ".csv" in name)
+
+
 MARKS = {"kind": "numbers", "length": 3, "normalize": "none"}
 VALUES: list[tuple[str, Callable[[int], Any], dict[str, Any] | None, bool]] = [
     ("No", lambda n: n, {"kind": "number"}, False),  # YAML reads a bare No as a boolean
     ("price", lambda n: f"{n}.50", {"kind": "number", "parse": True}, False),
     ("ean", lambda n: f"76123456789{n:02}", {"kind": "raw"}, False),
+    ("label", lambda n: n % 12, {"kind": "category", "classes": tuple(map(str, range(12)))}, True),
     ("labels", lambda n: [n % 2, 1 - n % 2, 0], MARKS, True),
     ("labels", lambda n: [n % 2, 1.0 - n % 2, 0.0], MARKS, True),
     ("labels", lambda n: [[0], [1], [0, 1]][n % 3], {"kind": "categories", "classes": ("0", "1")}, True),

@@ -95,6 +95,13 @@ def test_samples(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
     assert_names(columns, "columns", ": npy")
 
 
+def test_byte_order_marks_belong_to_no_value(tmp_path: Path) -> None:
+    members = [(f"{row}.{end}", mark + data) for row, mark in enumerate((b"", b"\xef\xbb\xbf")) for end, data in
+               (("txt", b"a cat"), ("cls", b"7"), ("json", b'{"n": 3}'))]  # fmt: skip
+    found = read(source(write(tmp_path / "a.tar", tar(*members))), {"txt": TEXT, "cls": CATEGORY, "json.n": NUMBER})
+    assert found.rows == [{"txt": "a cat", "cls": "7", "json.n": 3}] * 2
+
+
 def test_rows_do_not_depend_on_chunks(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tar", texts(50))
     found = read(source(path), ASKED, chunk_bytes=3000)

@@ -231,7 +231,7 @@ class Guesser:
         for name, held in self._left.items():
             folder, corner = name[: -len(CORNERS[0])], name[-len(CORNERS[0]) :].lower()
             said = self.said.get(name)
-            if corner in CORNERS and held.kind == FLOATS:
+            if corner in CORNERS and held.kind in (FLOATS, INTS):
                 groups.setdefault(folder, {})[corner] = held
             elif held.kind == FLOATS and said and said.kind == "boundingBox" and image and _is_relative(held):
                 self.add(self.name_for(name), {"kind": "boxes", "column": name, "image": image})
@@ -320,4 +320,4 @@ def _is_mask(name: str) -> bool:
 
 def _is_relative(held: Held) -> bool:
     low, high = held.facts.low, held.facts.high
-    return low is None or high is None or (low >= 1 - MOST_RELATIVE and high <= MOST_RELATIVE)
+    return held.kind == FLOATS and (low is None or high is None or 1 - MOST_RELATIVE <= low <= high <= MOST_RELATIVE)

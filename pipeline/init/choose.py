@@ -200,8 +200,7 @@ def _find_label(sample: SourceSample, guesses: Mapping[str, Guess], codes: Colle
     if column is None:  # the surest name; a list only at the top level
         known = dict[str, str]()
         for name, item in guesses.items():
-            is_target = item.kind in guessing.LABEL_KINDS or "normalize" in item.options
-            if is_target and (plain_name(name) == name or item.kind != "categories"):
+            if item.kind in guessing.LABEL_KINDS and (plain_name(name) == name or item.kind in ("category", "number")):
                 known.setdefault(plain_name(name).lower(), name)
         column = next((known[label] for label in LABELS if label in known), next(iter(own), None))
     if column is None:
@@ -366,7 +365,8 @@ def with_classes(label: Guess, sample: SourceSample, codes: Choice | None) -> Gu
         column = Column(ColumnType.CATEGORY)
         labels = path_column(LABEL, column, images, {}, reads_split=bool(sample.always))
         names, is_known = {*check_column(LABEL, column, labels, {}).drop_null().to_pylist()}, True
-    classes: dict[str, Choice] = {"classes": (sorted(names), "all names, in alphabetical order: their ids stay")}
+    ordered = sorted(names, key=int if all(map(CODE.fullmatch, names)) else str)
+    classes: dict[str, Choice] = {"classes": (ordered, "all names, in their order: their ids stay")}
     if not is_known:
         classes = {"# classes": ("NAMES", f"not written: {label.reading.of} may not hold all names")}
     elif len(names) > MOST_CLASSES:

@@ -53,7 +53,8 @@ def find_encoding(path: str, heads: Sequence[bytes]) -> tuple[str, str]:
         message = "is neither UTF-8 nor, by its bytes, cp1252: name its encoding, such as --encoding cp1251 or gb18030"
         raise UserError(f"{path} {message}")
     word = min(filter(HIGH.search, WORD.findall(head)), key=len).decode("cp1252")
-    return "cp1252", f"not UTF-8; as cp1252 a word is {word}; --encoding names another"
+    also = "; some files are UTF-8: give them a source" if any(map(HIGH.search, {*heads} - {*others})) else ""
+    return "cp1252", f"not UTF-8; as cp1252 a word is {word}; --encoding names another{also}"
 
 
 def _is_utf8(head: bytes) -> bool:
@@ -83,6 +84,7 @@ def cell_options(
     separator = options.get("separator", default)
     rows = ([cell.strip('" ') for cell in line.split(separator)] for line in lines)
     columns = list(zip(*(row for row in rows if len(row) == len(names)), strict=True))
+    unnamed = sum(any(cells) for name, cells in zip(names, columns, strict=False) if not name)
     behind = [] if "skip" in options else more
     firsts, doubts = [names, *(next(csv.reader([line], delimiter=separator), []) for line in behind)], list[Doubt]()
     if "header" not in options and (data := _not_names(firsts, columns)):
@@ -95,8 +97,8 @@ def cell_options(
         doubts = [Doubt(path, f"the first line is a row: {data}", "Name the columns in `header`, or remove it")]
     elif tuple(names) in zip(*columns, strict=True):
         doubts = [Doubt(path, f"the header is repeated: {listed(names, SHOWN)}", "Two tables? Remove that header")]
-    elif max((name.count(" ") for name in names), default=0) >= SENTENCE or not set.intersection(*map(set, firsts)):
-        remedy = "A row: `header: [column_1, …]`. Several tables: give one to `init`"
+    elif unnamed > 1 or any(name.count(" ") >= SENTENCE for name in names) or not set.intersection(*map(set, firsts)):
+        remedy = "A row: `header: [column_1, …]`. A title: `skip`. Several tables: give one to `init`"
         doubts = [Doubt(path, f"the first line is read as names: {listed(names, SHOWN)}", remedy)]
     if options.keys().isdisjoint(WHY) and _are_plain(lines, separator, len(names)):
         options["quote"], why["quote"] = None, "a cell begins with an unclosed quote"

@@ -22,7 +22,7 @@ from recordmill.pipeline.spec.split_by import instant
 from recordmill.transforms.base.columns import ColumnType
 
 FITS = 0.9  # the share of rows that must fit a type; the others would be rejects
-LABEL_KINDS = ("category", "categories", "number")
+LABEL_KINDS = ("category", "categories", "number", "numbers")
 BETWEEN = {"|": re.compile(r"\|"), ";": re.compile(";"), ",": re.compile(r",(?!\s)")}
 """Separators of names in a cell: a comma only without a space after it."""
 FEW_ROWS = 20  # too few to see repetitions
@@ -30,7 +30,6 @@ WORD = r"[\p{L}\p{M}\p{N}_]+"  # as in the tokenizer `words`
 MESSAGES = re.compile(r'\s*\[\s*\{[^{}\[\]]*"(role|from)"\s*:')  # JSON of messages
 CHAT = "chat"  # the name of a chat of several columns
 TURNS = {"instruction": "instruction", "output": "output response", "input": "input context", "system": "system"}
-TOKENS = ("input_ids", "attention_mask", "token_type_ids", "position_ids", "special_tokens_mask")
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
 LEADING_ZERO = re.compile(r"\s*[+-]?0\d")
 
@@ -153,10 +152,8 @@ def _strings(sample: SourceSample, name: str, texts: Reading) -> Guess:
     elif not are_codes and not are_lists and _are_numbers(filled, point):
         result = _numbers(sample, name)
     result = result or _names_in_cells(sample, name, filled, are_codes=are_lists)
-    if are_lists and not result:
-        return feature(name, "raw", "whole numbers with commas between them, unlike labels", texts)
-    if result:
-        return result
+    if result or are_lists:
+        return result or feature(name, "raw", "whole numbers with commas between them, unlike labels", texts)
     if all(DATE.match(value) and instant(value) for value in filled):
         return feature(name, "raw", f"times: `split_by: {{time: {name}, starts: …}}` splits by them", texts)
     has_words = 4 * _spaced(filled) >= len(filled)
@@ -194,10 +191,8 @@ def _names_in_cells(sample: SourceSample, name: str, filled: list[str], *, are_c
 
 def _lists(sample: SourceSample, name: str) -> Guess | None:
     """Guesses lists of labels, of numbers, of repeating names, or of other strings."""
-    if name in TOKENS or (name == "labels" and TOKENS[0] in sample.names):
-        ids = sample.read(name, ColumnType.INTEGER, many=True)
-        if ids.fit >= FITS:
-            return feature(name, "raw", "made by a tokenizer", ids, type=("int64", ""), many=(True, ""))
+    if "input_ids" in sample.names and (ids := sample.read(name, ColumnType.INTEGER, many=True)).fit >= FITS:
+        return feature(name, "raw", "made by a tokenizer", ids, type=("int64", ""), many=(True, ""))
     names = sample.read(name, ColumnType.CATEGORY, many=True)
     numbers, texts = (sample.read(name, kind, many=True) for kind in (ColumnType.NUMBER, ColumnType.TEXT))
     if numbers.rejected + texts.rejected > names.rows and any(map(CODE.fullmatch, names.distinct)):

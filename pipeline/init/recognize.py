@@ -101,7 +101,7 @@ def recognize(files: Files, path: str, in_folder: Sequence[FileInfo] | None, enc
     splits = divided(filled, lambda file: file.path[len(folder) + 1 :].split("/"))
     if None not in splits:
         every = files.match(f"{escape(folder)}/**")
-        sources = [(_path(folder, some, every), split, some) for split, some in splits.items()]
+        sources = [(path, split, some) for split, of in splits.items() for path, some in _paths(folder, of, every)]
     found = _table(files, forms[0], sources, encoding)
     (folder, name), own = posixpath.split(path), split_of(posixpath.basename(path))
     every = files.match(f"{escape(folder)}/*{escape(posixpath.splitext(name)[1])}") if own and not is_glob(name) else []
@@ -150,7 +150,7 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
         chosen = belonging.files_of_rows(folder, chosen, [read_head(files, file.path) for file in chosen])
     form = [format_of(files, file.path) for file in spread(chosen, FILES)][-1]
     splits = by_split(chosen, lambda file: file.path[len(folder) + 1 :].split("/"))
-    sources = [(_path(folder, some, filled), split, some) for split, some in splits.items()]
+    sources = [(path, split, some) for split, every in splits.items() for path, some in _paths(folder, every, filled)]
     used = {file.path for _, _, some in sources for file in some}
     left = [file for file in filled if file.path not in used]
     found = _table(files, form, sources, encoding, [*_left_out(folder, left), *unequal])
@@ -237,9 +237,7 @@ def _tables(
     found = (by_split(some, lambda file: file.path[len(folder) + 1 :].split("/")) for some in alike.values())
     best = max(found, key=len, default={})
     alone: list[SourceFiles] = [(some[0].path, split, some) for split, some in best.items() if len(some) == 1]
-    looked = dict.fromkeys([*(path for path, _, _ in alone), *spread([*tables], FILES)])
-    naming = [path for path in looked if not cells.isdisjoint(CELL_WORD.findall(read_head(files, path)))]
-    chosen = [each for each in alone if each[0] in naming]
+    chosen = [each for each in alone if cells.intersection(CELL_WORD.findall(read_head(files, each[0])))]
     if len(chosen) > 1 and chosen[0][1] == "train":
         return chosen, []
     tops = [path for path in tables if posixpath.dirname(path) == folder]
@@ -250,7 +248,8 @@ def _tables(
         places = (f"{stem}/", f"{stem}_images/", f"{stem.removesuffix('train')}images/")
         if any(image.path.startswith(places) for image in images):  # of `train/`, or `images/`
             return [(path, None, [tables[path]])], []
-    return [], tops or naming
+    heads = ((path, read_head(files, path)) for path in spread([*tables], FILES))
+    return [], tops or [path for path, head in heads if cells.intersection(CELL_WORD.findall(head))]
 
 
 def _annotations(files: Files, images: Sequence[FileInfo], left: Sequence[FileInfo]) -> list[str]:
@@ -265,18 +264,19 @@ def _annotations(files: Files, images: Sequence[FileInfo], left: Sequence[FileIn
     return named or [path for path in spread(texts, FILES) if any(map(read_head(files, path).__contains__, words))]
 
 
-def _path(folder: str, files: Sequence[FileInfo], filled: Sequence[FileInfo]) -> str:
-    """Returns a path that matches exactly some of a folder's files, if possible, else the whole folder."""
+def _paths(folder: str, files: Sequence[FileInfo], filled: Sequence[FileInfo]) -> list[tuple[str, Sequence[FileInfo]]]:
+    """Returns a path that matches exactly some of a folder's files, else each file's, or the whole folder for many."""
     some, every = (sorted(file.path for file in each) for each in (files, filled))
     if len(some) == 1:
-        return some[0]
+        return [(some[0], files)]
     common = posixpath.commonprefix([posixpath.basename(path)[::-1] for path in some])[::-1]
     ending = f"*{escape(common[common.find('.') :])}" if "." in common else "*"
     start = escape(posixpath.commonprefix(some))
     below = start[: start.rfind("/") + 1]
     patterns = (f"{below}{ending}", f"{start}{ending}", f"{below}**/{ending}", f"{below}**")
     exact = (path for path in patterns if [name for name in every if glob_pattern(path).fullmatch(name)] == some)
-    return next(exact, f"{escape(folder)}/**")
+    path = next(exact, "" if len(some) <= FILES else f"{escape(folder)}/**")
+    return [(path, files)] if path else [(file.path, [file]) for file in files]
 
 
 def _of_days(folder: str, paths: Sequence[str], rest: str | None = None) -> str | None:
@@ -286,7 +286,7 @@ def _of_days(folder: str, paths: Sequence[str], rest: str | None = None) -> str 
     if len(days) < len(paths) or len({each[:2] for each in days}) > 1 or len({day and day[0] for day in found}) < 2:
         return None
     (start, between, _), inside = days[0], [FileInfo(path, 1, 0.0) for path in sorted({each[2] for each in days})]
-    rest = _path("", inside, inside) if rest is None else rest
+    rest = _paths("", inside, inside)[0][0] if rest is None else rest
     return f"{start}{between.join(('{YYYY}', '{MM}', '{DD}'))}{rest}"
 
 

@@ -103,8 +103,7 @@ class CsvReader(TableReader[DelimitedOptions]):
                     some = [cells[number] for number in numbers[name] if number in cells]
                     values = pc.binary_join_element_wise(*some, " ") if len(some) > 1 else (*some, absent)[0]
                     is_cut = column.many and column.separator == ","
-                    are_numbers = column.type is (ColumnType.ARRAY if len(some) > 1 else ColumnType.NUMBER)
-                    if self.source.decimal == "," and are_numbers and not is_cut:
+                    if self.source.decimal == "," and column.type is ColumnType.NUMBER and not is_cut:
                         pointed = pc.replace_substring(pc.replace_substring(values, ".", "_"), ",", ".")
                         values = pc.if_else(pc.starts_with(values, "["), values, pointed)
                     typed[name] = typed_values(name, column, values, base, faults, as_cells=True)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
-from recordmill.pipeline.sources.encoded import DamagedDataError, Inflated
+from recordmill.pipeline.sources.encoded import BYTE_ORDER_MARK, DamagedDataError, Inflated
 
 BLOCK = tarfile.BLOCKSIZE
 MAX_HEADER_BYTES = 1 << 20  # 1 MiB, for a header with a long name or PAX records
@@ -187,6 +187,6 @@ def samples(tar: Tar, read: Collection[str], left_out: Callable[[str], None]) ->
         if len(sample.members) == MAX_MEMBERS:
             raise DamagedTarError(f"a sample has more than {MAX_MEMBERS} members")
         data = tar.read(member) if extension in read and member.size <= MAX_DATA_BYTES else None
-        sample.members[extension] = Member(member.offset_data, member.size, data)
+        sample.members[extension] = Member(member.offset_data, member.size, data and data.removeprefix(BYTE_ORDER_MARK))
     if sample is not None:
         yield sample
