@@ -1,10 +1,12 @@
 """NumPy batches of a split: each is a function of the step alone."""
 
+import codecs
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate, chain
 from operator import index
+from pathlib import Path
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -146,6 +148,11 @@ def as_key(key: str | bytes) -> bytes:
     if not isinstance(key, str | bytes):
         raise DatasetError(f"a key is a string or bytes, got {cut(repr(key))}")
     return key if isinstance(key, bytes) else key.encode("utf-8", "surrogateescape")
+
+
+def read_keys(file: Path) -> list[bytes]:
+    """Reads a file of keys, one a line, without empty lines and the mark that Windows' programs begin it with."""
+    return [line for line in file.read_bytes().removeprefix(codecs.BOM_UTF8).splitlines() if line]
 
 
 def records_of(request: Request, find: Find, keys: Sequence[bytes]) -> tuple[Integers, dict[bytes, list[int]]]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from recordmill.pipeline.dataset.placement import digest
 from recordmill.pipeline.errors import DatasetError, listed
-from recordmill.pipeline.reader.batches import BatchSource, Find, as_key, records_of
+from recordmill.pipeline.reader.batches import BatchSource, Find, as_key, read_keys, records_of
 from recordmill.pipeline.reader.order import Integers, Selected
 from recordmill.pipeline.reader.records import Records
 from recordmill.pipeline.reader.request import Request, check_batches
@@ -145,7 +145,7 @@ def described(keys: Sequence[bytes]) -> str:
 def keys_in(given: Any) -> list[bytes]:
     """Returns the keys of a list or of a file, each once. Raises: DatasetError."""
     try:
-        of_file = filter(None, Path(given).read_bytes().splitlines()) if isinstance(given, str | Path) else given
+        of_file = read_keys(Path(given)) if isinstance(given, str | Path) else given
         return [*dict.fromkeys(map(as_key, of_file))]
     except (OSError, TypeError) as error:
         wanted = "without is a file of keys, one a line, or a list of keys"
