@@ -256,13 +256,6 @@ def test_the_command_prints_lines_or_json(tmp_path: Path, capsys: pytest.Capture
     assert as_json["time"] is None
 
 
-def test_the_bytes_of_arrays_are_no_examples(tmp_path: Path) -> None:
-    spec = SPEC.replace("format: csv, path: data.csv", "format: jsonl, path: rows.jsonl").partition("features")[0]
-    write_jsonl(tmp_path / "rows.jsonl", [{"id": f"k{row}", "a": [row / 7] * 3} for row in range(9)])
-    (tmp_path / "dataset.yaml").write_text(f"{spec}features: {{a: {{kind: array, dtype: float32, shape: [3]}}}}\n")
-    assert forecast_of(tmp_path / "dataset.yaml").columns[0].examples == ()
-
-
 def test_a_plan_tells_roles_trained_tokens_and_packs(tmp_path: Path) -> None:
     model, given = write_model(tmp_path / "model"), chats("qwen2", 40)
     write_jsonl(tmp_path / "chats.jsonl", [{"chat": each} for each in [*given, [{"role": "owl", "content": "hu"}]]])
