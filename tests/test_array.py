@@ -1,5 +1,7 @@
 """Arrays: options, equal results of both engines, and an end-to-end build."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from recordmill.pipeline.dataset.manifest import DatasetError
+from recordmill.pipeline.forecast.forecast import Forecast, forecast
+from recordmill.pipeline.sources.files import LocalFiles
+from recordmill.pipeline.spec.model import load_spec
 from recordmill.transforms.base.arrays import DTYPES, ArrayDescription, ArrayLayout, numpy_dtype
 from recordmill.transforms.base.kinds import read_description
 from recordmill.transforms.base.stored import FinishOptions, RowError
@@ -92,3 +97,13 @@ def test_an_array_of_another_size_names_its_row(shape: tuple[int | None, ...], b
 def test_a_foreign_dtype_is_not_parsed_by_numpy(name: str) -> None:
     with raises(DatasetError, "none of", "float32"):
         numpy_dtype(name)
+
+
+def test_a_plan_shows_no_bytes_of_arrays(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"a": [row / 7] * 3}) + "\n" for row in range(9)))
+    (tmp_path / "dataset.yaml").write_text(
+        "name: d\nsource: {format: jsonl, path: rows.jsonl}\nfeatures: {a: {kind: array, dtype: float32, shape: [3]}}\n"
+    )
+    planned = forecast(load_spec(str(tmp_path / "dataset.yaml")), LocalFiles())
+    assert isinstance(planned, Forecast)
+    assert planned.columns[0].examples == ()

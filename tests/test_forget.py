@@ -25,7 +25,7 @@ from recordmill.pipeline.rows import copy_without, find_records, key_at, open_re
 from recordmill.pipeline.spec.model import load_spec
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions import leases, publishing
-from recordmill.pipeline.versions.acts import reject
+from recordmill.pipeline.versions.acts import reject, rollback
 from recordmill.pipeline.versions.base import Base, Forgotten, read_forgotten
 from recordmill.pipeline.versions.history import read_history
 from recordmill.pipeline.versions.listing import list_versions
@@ -131,7 +131,7 @@ def test_keys_that_are_nowhere_are_named_and_on_the_list(local: str, capsys: pyt
 
 
 def test_keys_come_from_a_file(local: str, tmp_path: Path) -> None:
-    (tmp_path / "keys.txt").write_bytes(b"row/3\nrow/17\r\n\n")
+    (tmp_path / "keys.txt").write_bytes(b"\xef\xbb\xbfrow/3\nrow/17\r\n\n")
     app(["versions", "forget", local, "--keys", str(tmp_path / "keys.txt")], standalone_mode=False)
     assert len(keys(local)) == 198
 
@@ -299,6 +299,11 @@ def test_the_next_build_reads_the_spans_that_held_the_rows_and_keeps_the_others(
     build(spec, output)
     assert forget(output, [b"monday-3"]).rows == 1
     assert verify(output).findings.problems == []
+    with raises(publishing.GateBreachedError, "rolled back") as again:  # the outdated report of monday is no damage
+        rollback(output)
+        build(spec, output)
+    assert len(again.value.published.breaches) == 1
+    forget(output)
     write("wednesday")
     published = build(spec, output)
     assert (published.built_spans, published.kept_spans) == (("monday", "wednesday"), ("tuesday",))

@@ -46,7 +46,8 @@ def write(folder: Path, version: str, days: list[str]) -> Manifest:
         shard["profile"] = profile["train"]
         report = {"sources": {}, "reasons": {}, "duplicates": {}, "shards": [shard, None]}
         (folder / "spans" / day / "report.json").write_text(json.dumps(report))
-    manifest = replace(manifest, spans={day: span(day) for day in days})
+    files = {f"spans/{day}/report.json": {"bytes": 1, "sha256": "00" * 32} for day in days}
+    manifest = replace(manifest, spans={day: span(day) for day in days}, files=files)
     (folder / MANIFEST_FILE).write_text(manifest.to_text())
     return manifest
 
@@ -98,6 +99,15 @@ def test_a_damaged_new_version_is_held_back(live: Path, damage: str) -> None:
     assert_names(line, "not_compared", "features", "1", "0", f"{live.parent}/v2/{damage}")
     assert judgement["figures"]["rows_lost"] == {"all": 0.0, "train": 0.0}
     assert judgement["usual"]["rows"][DAYS[6]] == 800
+
+
+def test_a_span_whose_report_went_with_a_forgotten_row_is_no_damage(live: Path) -> None:
+    manifest = write(live.parent / "v2", "v2", DAYS)
+    files = {path: entry for path, entry in manifest.files.items() if DAYS[6] not in path}
+    (live.parent / "v2/spans" / DAYS[6] / "report.json").unlink()
+    (live.parent.parent / "LATEST").write_text(Latest(live.name, 1).to_text())
+    base = Base.read(str(live.parent.parent))
+    assert gate_entry(SPEC, base, live.parent / "v2", replace(manifest, files=files))["breaches"] == []
 
 
 def test_a_live_version_without_a_readable_manifest_is_no_reason_to_publish_none(live: Path) -> None:

@@ -167,6 +167,14 @@ def test_where_rows_are_shuffled_a_look_counts_for_itself_and_reports_rejects(tm
     assert ProgressReader(look.planned.progress).read() == looked, "of chunks that an earlier attempt read"
 
 
+@pytest.mark.parametrize(("kept", "gone"), [((), None), ((b"0",), None), ((b"0", b"lost"), ["lost"])])
+def test_only_names_that_no_row_has_are_gone(kept: tuple[bytes, ...], gone: Any, tmp_path: Path) -> None:
+    words = Vocabularies(look_of(tmp_path)[0].planned)
+    words.options["color"] = replace(words.options["color"], kept=kept)
+    table = pa.table({"feature": ["color"] * 2, "word": [b"0", b"1"], "count": [3, 4]})
+    assert words.result([words.reduce(table)])["color"].statistics.get("gone") == gone  # or equal rows differ
+
+
 def test_a_candidate_takes_the_driver_few_bytes(tmp_path: Path) -> None:
     look, _ = look_of(tmp_path)
     words = Vocabularies(look.planned)

@@ -138,7 +138,8 @@ def test_large_counts_of_words_are_left_to_the_command(page: str, tmp_path: Path
 def test_words_of_several_files_are_counted_together(tmp_path: Path) -> None:
     folder = shown.write_version(tmp_path)
     rng = np.random.default_rng(5)
-    counts = {f"word{number:03}": int(count) for number, count in enumerate(rng.integers(1, 60, 199))} | {"y" * 9_999: 70}
+    counts = {f"word{number:03}": int(count) for number, count in enumerate(rng.integers(1, 60, 199))}
+    counts["y" * 9_999] = 70
     for bucket, each in enumerate(np.array_split(np.array(sorted(counts)), 8)):
         own = [str(word) for word in each]
         columns = {"feature": ["caption"] * len(own), "word": [word.encode() for word in own]}

@@ -192,9 +192,10 @@ def forget(
 ) -> None:
     """Publish the live version without some rows; later builds also leave them out."""
     from recordmill.pipeline import forget as forgetting
+    from recordmill.pipeline.dataset.placement import read_keys
 
     given: list[str | bytes] = [*(keys or ())]
-    given += [line for line in file.read_bytes().splitlines() if line] if file else []
+    given += read_keys(file) if file else []
     waits = lambda holder: print_line(f"waiting for {holder}, which builds in {dataset}")  # noqa: E731
     done = forgetting.forget(dataset, given, waits, reason)
     version = done.manifest.version

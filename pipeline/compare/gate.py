@@ -218,7 +218,8 @@ def gate_entry(spec: "Spec", base: Base, folder: Location, manifest: Manifest) -
     keys = {name: {*span.members.values()} or {span.key} for name, span in manifest.spans.items()}
     new = [name for name, of_span in keys.items() if not of_span <= known]
     spans, faults = dict[str, SpanProfile](), [after.fault] if after.fault else []
-    for name in new if len(new) < len(keys) else []:  # unless all are new
+    told = (name for name in new if span_file(name, REPORT) in manifest.files)  # forgetting a row takes it away
+    for name in told if len(new) < len(keys) else ():  # unless all are new
         try:
             spans[name] = _profile(folder, manifest, name)
         except DatasetError as error:

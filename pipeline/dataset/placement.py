@@ -10,6 +10,7 @@ across splits; with spans, span by span, and a split's shards are those of the f
 [('train', 0), ('train', 1), ('test', 0), ('train', 2), ('test', 1)]
 """
 
+import codecs
 import hashlib
 import struct
 from bisect import bisect_right
@@ -17,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
+from pathlib import Path
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -61,6 +63,11 @@ def as_key(key: str | bytes) -> bytes:
     if not isinstance(key, str | bytes):
         raise DatasetError(f"a key is a string or bytes, got {cut(repr(key))}")
     return key if isinstance(key, bytes) else key.encode("utf-8", "surrogateescape")
+
+
+def read_keys(file: Path) -> list[bytes]:
+    """Reads a file of keys, one a line, without empty lines and the mark that Windows' programs begin it with."""
+    return [line for line in file.read_bytes().removeprefix(codecs.BOM_UTF8).splitlines() if line]
 
 
 def digest(key: bytes) -> bytes:

@@ -150,7 +150,8 @@ def view_of(name: str, planned: PlannedBuild, sample: RowSample) -> ColumnView:
         flat = [each for value in present for each in (value if isinstance(value, list) else [value])]
         names = Counter(flat).most_common() if options.counts == "names" else []
         facts = [*_value_facts(present, flat, names), *image_facts.fact_lines(counts)]
-        shown = [value for value, _ in names[:EXAMPLES]] or flat[: 1 << 10]
+        is_array = planned.schema.columns[column].array is not None  # as bytes, which say nothing to people
+        shown = [] if is_array else [value for value, _ in names[:EXAMPLES]] or flat[: 1 << 10]
         examples = [*dict.fromkeys(map(_shown, shown))][:EXAMPLES]
     facts += filter(None, [sample.contents.get(name)])
     by_name, lost = {_text(value): rows for value, rows in names}, counts.get("losses", {})

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from recordmill.pipeline.dataset.placement import as_key, digest
+from recordmill.pipeline.dataset.placement import as_key, digest, read_keys
 from recordmill.pipeline.errors import DatasetError, listed
 from recordmill.pipeline.reader.batches import BatchSource, Find, records_of
 from recordmill.pipeline.reader.order import Integers, Selected
@@ -145,7 +145,7 @@ def described(keys: Sequence[bytes]) -> str:
 def keys_in(given: Any) -> list[bytes]:
     """Returns the keys of a list or of a file, each once. Raises: DatasetError."""
     try:
-        of_file = filter(None, Path(given).read_bytes().splitlines()) if isinstance(given, str | Path) else given
+        of_file = read_keys(Path(given)) if isinstance(given, str | Path) else given
         return [*dict.fromkeys(map(as_key, of_file))]
     except (OSError, TypeError) as error:
         wanted = "without is a file of keys, one a line, or a list of keys"

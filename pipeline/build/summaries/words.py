@@ -171,8 +171,9 @@ class Vocabularies(CountedWords[dict[str, Vocabulary]]):
                 "tokens": sum(totals["count"].to_pylist()),
                 "known_tokens": sum(counts.get(word, 0) for word in words) if options.given is None else None,
             }
-            if options.kept and options.given is None:
-                statistics["gone"] = [word.decode() for word in options.kept if word not in counts]
+            gone = [word.decode() for word in options.kept if word not in counts]
+            if gone and options.given is None:  # an empty list would make of equal rows another version
+                statistics["gone"] = gone
             found[name] = Vocabulary(words, statistics)
         return found
 
