@@ -217,6 +217,18 @@ def test_labels_beside_the_ids_of_tokens_are_no_classes(tmp_path: Path) -> None:
     assert [(feature.kind, spec.label) for feature in spec.features.values()] == [("raw", None)] * 2
 
 
+@pytest.mark.parametrize(("odd", "is_left_out"), [("bad", True), ("ok", False)])  # a value of another class
+def test_a_column_that_tells_the_label_is_left_out(odd: str, is_left_out: bool, tmp_path: Path) -> None:
+    names = ["bad", "ok", "good"]
+    rows = [{"label": n % 3, "label_text": names[n % 3], "stars": n % 5, "text": f"some words {n}"} for n in range(60)]
+    rows[0]["label_text"] = odd
+    write_jsonl(tmp_path / "a.jsonl", rows)
+    spec, text = guessed(tmp_path, "a.jsonl")
+    assert (spec.label, "label_text" not in spec.features) == ("label", is_left_out)
+    assert {"stars", "text"} <= spec.features.keys()
+    assert ("# label_text: one value for each of 'label'" in text) is is_left_out
+
+
 def table_of_pandas() -> pd.DataFrame:
     rows = pd.DataFrame({"text": [f"row {n} of it" for n in range(12)], "label": list("ab" * 6)})
     return rows.sample(frac=1, random_state=1)

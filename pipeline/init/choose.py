@@ -36,6 +36,7 @@ PARTS = ("missing", "length", "orientation", "loss_mask", "token_types")  # othe
 PAIRS = {"question": "answer", "premise": "hypothesis", "sentence1": "sentence2", "query": "passage"}
 MESSAGE = re.compile(r"\.(role|from)$")  # columns inside messages
 SHARES = {"train": 80, "validation": 10, "test": 10}
+SOME = 20  # rows that show what is no chance
 LONG = 8  # words of a text that several rows may share, such as a premise or a paragraph
 MOST_CLASSES, NAMES_BYTES = 200, 1 << 20  # for a person to read; 1 MiB
 SYNSET = re.compile(r"n\d{8}")
@@ -74,6 +75,7 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     guesses |= {label.column: label} if label else {}
     for column in {*codes, *([label.column] if label else ())}:
         guesses[column] = with_classes(guesses[column], sample, codes.get(column))
+    guesses |= _twins(sample, guesses, label.column) if label else {}
     names = feature_names(column for column, item in guesses.items() if item.kind)
     if has_image := any(item.kind == IMAGE for item in guesses.values()):
         guesses = on_image(sample, guesses, names, answers)
@@ -97,6 +99,18 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     unused = [item for item in guesses.values() if not item.kind]
     doubts = [*sample.data.doubts, *together, *_doubts(sample, guesses, has_image=has_image)]
     return Draft(sample.data, rows | splits, features, unused, target, doubts)
+
+
+def _twins(sample: SourceSample, guesses: Mapping[str, Guess], label: str) -> dict[str, Guess]:
+    """Leaves out the columns that stand one to one for the label, such as its name beside its number."""
+    target, found = sample.read(label, ColumnType.CATEGORY).values, dict[str, Guess]()
+    for column in [each for each, item in guesses.items() if item.kind in ("category", "number", "raw", "text")]:
+        reading = sample.read(column, ColumnType.CATEGORY)
+        distinct, pairs = {*reading.values}, {*zip(reading.values, target, strict=False)}
+        if column != label and len(reading.values) == len(target) >= max(SOME, 2 * len(distinct)):
+            if 1 < len(distinct) == len(pairs) == len({*target}):
+                found[column] = left_out(column, f"one value for each of '{label}', which it would tell", reading)
+    return found
 
 
 def valid_name(text: str, default: str) -> str:
