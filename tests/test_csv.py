@@ -292,6 +292,8 @@ def test_cells_that_stand_for_no_number(tmp_path: Path, other: str) -> None:
     assert [reject.reason for reject in rejects] == ["wrong_type"] * (1 if other == "2.5" else 2)
     _, rejects = read(file, {"n": NUMBER})
     assert [reject.reason for reject in rejects][:11] == ["missing_value"] * 11
+    rows, _ = read(file, {"n": Column(ColumnType.NUMBER, many=True, optional=True, length=1)})
+    assert [row["n"] or [] for row in rows][:13] == [*[[]] * 11, [1.0], *([[2.5]] if other == "2.5" else [])]
 
 
 def test_a_decimal_comma(tmp_path: Path) -> None:

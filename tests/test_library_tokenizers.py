@@ -283,6 +283,20 @@ def test_the_plan_says_that_serving_takes_ids(tmp_path: Path) -> None:
     assert_names(plan.notes, "ids", "Dataset.tokenizer", "4 (bpe")
 
 
+@pytest.mark.parametrize(
+    ("case", "words"), [("lower", "3 (Cat, É, Straße)"), ("fold", "4 (Cat, É, straße and 1 more)"), ("keep", None)]
+)
+def test_the_plan_names_words_that_no_text_has(tmp_path: Path, case: str, words: str | None) -> None:
+    (tmp_path / "words.txt").write_text("Cat\ncat\nÉ\nstraße\nStraße\n", "utf-8")
+    (tmp_path / "rows.txt").write_text("the cat\n", "utf-8")
+    text = f"text: {{kind: text, vocabulary: words.txt, case: {case}}}"
+    (tmp_path / "dataset.yaml").write_text(f"name: d\nsource: {{format: text, path: rows.txt}}\nfeatures: {{{text}}}\n")
+    notes = make_plan(load_spec(str(tmp_path / "dataset.yaml")), BeamFiles()).notes
+    assert [note for note in notes if "no text" in note] == (
+        [] if words is None else [f"words that no text of text has, by its `case: {case}`: {words}"]
+    )
+
+
 @pytest.mark.first(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 4])

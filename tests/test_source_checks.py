@@ -43,6 +43,8 @@ def check(column: Column, values: list[Any]) -> tuple[list[Any], dict[int, tuple
          {1: ("wrong_type", ["multiple of 4"])}),
         (Column(ColumnType.INTEGER, many=True, length=2), [[1, 2], [3]],
          {1: ("wrong_type", ["2 values"])}),
+        (Column(ColumnType.INTEGER, many=True, length=2, optional=True), [[1, 2], [], None, [3]],
+         {3: ("wrong_type", ["2 values"])}),
     ],
 )  # fmt: skip
 def test_lists(column: Column, values: list[Any], faults: dict[int, tuple[str, list[str]]]) -> None:

@@ -179,6 +179,11 @@ class Tokenized(TextIds):
         marks = begin if self.begin else None, end if self.end else None
         return SpecialIds(0, 1 if unknown_ids else None, *marks, first=end + bool(self.end))
 
+    def never_met(self, words: Sequence[str]) -> list[str]:
+        """Returns those of a given vocabulary's words that `case` changes in every text."""
+        changed = {"lower": str.lower, "fold": str.casefold}
+        return [word for word in words if self.case != "keep" and changed[self.case](word) != word]
+
     def files(self) -> dict[str, str]:
         given = {"model": self.model, "vocabulary": self.vocabulary if isinstance(self.vocabulary, str) else None}
         return {option: path for option, path in given.items() if path is not None}

@@ -4,7 +4,7 @@ import math
 import os
 import shutil
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
@@ -37,7 +37,8 @@ from recordmill.transforms.base.columns import ColumnType
 from recordmill.transforms.base.description import Learned
 from recordmill.transforms.base.stored import IMAGES
 from recordmill.transforms.images.mask_spec import OfImage
-from recordmill.transforms.values.category_spec import NamedClasses
+from recordmill.transforms.texts.text_spec import Tokenized
+from recordmill.transforms.values.category_spec import NamedClasses, read_classes
 
 BATCH_BYTES = 64 << 10  # 64 KiB: a smaller packed batch costs more than its rows
 MAX_PACK_BYTES = 256 << 20
@@ -193,12 +194,24 @@ def _lay_out(spec: Spec, given: Given, keys: Keys, spans: SpanChoice, files: Fil
             *([] if spans.kept else _unnamed(files, sources, plans)),
             *given.inherited.notes,
             *note(SERVED_IDS, [name for name, each in texts if each.in_library]),
+            *_never_met(spec),
         ],
         roots=tuple(each.reader.image_root(files) for each in sources),
         folders=tuple(each.folder(files) for each in sources),
         inputs=tuple(Group(each, plan.inputs) for each, plan in zip(sources, plans, strict=True)),
         pack_bytes=pack_bytes,
     )
+
+
+def _never_met(spec: Spec) -> Iterator[str]:
+    """Notes the words of given vocabularies in another case than their texts. Raises: UserError: a file is wrong."""
+    for name, each in spec.resolved_features().items():
+        if isinstance(each, Tokenized) and isinstance(each.vocabulary, str):
+            try:
+                words = each.never_met(read_classes(each.vocabulary))
+            except ValueError as error:
+                raise UserError(str(error)) from None
+            yield from note(f"words that no text of {name} has, by its `case: {each.case}`", words)
 
 
 def _unnamed(files: Files, sources: Sequence[SpanSource], plans: Sequence[Plan]) -> list[str]:

@@ -75,7 +75,8 @@ def check_column(name: str, column: Column, values: pa.Array, faults: Faults) ->
     add_inner(faults, inner, pc.list_parent_indices(values).to_numpy(), IN_LIST)
     counts = lengths(values)
     if column.length is not None:
-        wrong = (counts != column.length) & ~absent(values)
+        missing = counts == 0 if column.optional else absent(values)  # a cell holds no null, but an empty list
+        wrong = (counts != column.length) & ~missing
         add_faults(faults, wrong, Fault("wrong_type", f"the list must have {column.length} values", name))
     message = f"the number of values must be a multiple of {column.multiple}"
     add_faults(faults, counts % column.multiple != 0, Fault("wrong_type", message, name))

@@ -76,7 +76,11 @@ def typed_values(
             faults.setdefault(row, fault)
         return typed
     if _is_string(values.type) or _is_bytes(values.type) and column.type is not ColumnType.IMAGE:
-        (values, refused), as_cells = split(_text(values), column.separator), True
+        cells = _text(values)
+        if column.type in (ColumnType.NUMBER, ColumnType.INTEGER):
+            is_missing = pc.is_in(pc.ascii_trim_whitespace(cells), pa.array(NO_NUMBER[1:]))
+            cells = pc.if_else(is_missing, pa.scalar(None, pa.string()), cells)
+        (values, refused), as_cells = split(cells, column.separator), True
         no_json = "wanted a list, found brackets without valid JSON: write lists by Python's `json.dumps`"
         add_faults(faults, refused, Fault("wrong_type", no_json, name))
     flat, counts, holes = _flattened(values)
