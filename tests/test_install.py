@@ -41,7 +41,7 @@ TENSORFLOW = {
 
 
 def cells(extra: str) -> tuple[str, ...]:
-    """What an extra does on the tested Pythons and on each newer one, and its TensorFlow."""
+    """Describes an extra: on the tested Pythons, on each newer one, and its TensorFlow."""
     newer = []
     for python, lacking in LACKING.items():
         missing = ", ".join(lacking.get(extra, ()))

@@ -161,7 +161,7 @@ def lost_values(features: Mapping[str, Any], rows: pa.Table) -> Counter[tuple[st
         elif options.counts == "labels":
             labels = pc.list_flatten(rows[encoded_name(name)]).to_numpy()
             found["losses", f"{name} {IGNORED}"] = int(np.count_nonzero(labels == options.ignore))
-        elif options.kind == "chat":
+        elif encoded_name(name, WHOLE) in rows.column_names:  # of chats
             roles, masks, whole = (rows[encoded_name(name, part)] for part in (MESSAGES, LOSS_MASK, WHOLE))
             found.update(("messages", f"{name} {role}") for role in pc.list_flatten(roles).to_pylist())
             mask, is_cut = pc.list_flatten(masks), pc.greater(whole, pc.list_value_length(masks))
