@@ -1,6 +1,6 @@
 """Digests the batches that each engine makes of outputs; prints JSON: `python -m tests.in_reader OUTPUT ...`.
 
-`tests/test_newer.py` runs it where only the base, or the extra `tf`, is installed.
+`tests/test_install.py` runs it where only the base, or the extra `tf`, is installed.
 """
 
 import hashlib

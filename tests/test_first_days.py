@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_site import MIGRATION_TOOLS, ROOT, run
+from tests.test_site import ROOT, programs, run
 
 BLOCK = re.compile(r"^```(sh has|sh typed|text)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(\.\./(docs/.+?)\)")
@@ -28,9 +28,7 @@ def test_each_task_takes_two_pages_and_ten_lines() -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("title", TASKS)
 def test_what_a_newcomer_types_gives_what_the_page_says(title: str, tmp_path: Path) -> None:
-    if title in FOREIGN and MIGRATION_TOOLS is None:
-        pytest.skip("needs the other library: make test-migrate")
-    first = [str(Path(MIGRATION_TOOLS).parent)] if MIGRATION_TOOLS and title in FOREIGN else []
+    first = programs(are_foreign=title in FOREIGN)
     blocks = dict(BLOCK.findall(TASKS[title]))
     given = f"export EXAMPLES={ROOT / 'examples'}\n"
     run(given + blocks["sh has"], tmp_path, *first)

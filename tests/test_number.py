@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from recordmill.pipeline.build.worker.shard_report import lost_values
+from recordmill.pipeline.build.worker.shard_report import counted_values
 from recordmill.transforms.base.description import Decoding
 from recordmill.transforms.base.graph import Context, Parts, Prepared, Statistics
 from recordmill.transforms.engines.tensorflow_features import KINDS
@@ -99,7 +99,7 @@ def test_numbers_below_float32s_normal_range_count_as_0_in_statistics(given: dic
 def test_numbers_that_are_taken_for_0_are_counted() -> None:
     lists = pa.array([[1e-39], [], [1.0, -1e-40]] + [[]] * 2)
     rows = pa.table({"a": pa.array([1e-45, -8e-39, 0, LEAST, NAN], pa.float32()), "b": lists})
-    counted = lost_values({"a": options(), "b": Numbers(kind="numbers"), "c": options()}, rows)
+    counted = counted_values({"a": options(), "b": Numbers(kind="numbers"), "c": options()}, rows)
     assert counted == {("losses", f"a {TINY}"): 2, ("losses", f"b {TINY}"): 2}
     (line,) = loss_lines({TINY: 2})
     assert "2 with values nearer to 0 than 1.2e-38" in line

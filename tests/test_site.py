@@ -142,12 +142,17 @@ def run(command: str, folder: Path, *first: str) -> str:
     return done.stdout
 
 
+def programs(*, are_foreign: bool) -> list[str]:
+    """Returns the folders of programs that come first, those of another tool; skips a test that lacks them."""
+    if are_foreign and MIGRATION_TOOLS is None:
+        pytest.skip("needs the other tool: make test-migrate")
+    return [str(Path(MIGRATION_TOOLS).parent)] if MIGRATION_TOOLS and are_foreign else []
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("page", RUNNABLE)
 def test_the_code_of_a_page_runs(page: str, tmp_path: Path) -> None:
-    if page in FOREIGN and MIGRATION_TOOLS is None:
-        pytest.skip("needs the other tool: make test-migrate")
-    first = [str(Path(MIGRATION_TOOLS).parent)] if MIGRATION_TOOLS and page in FOREIGN else []
+    first = programs(are_foreign=page in FOREIGN)
     commands = commands_of(page, tmp_path)
     assert commands
     for command in commands:

@@ -1,12 +1,12 @@
 """Texts, one or several per row: normalized, tokenized, and mapped to ids by a learned or given vocabulary."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from recordmill.pipeline.errors import WrongValueError
+from recordmill.pipeline.errors import UserError, WrongValueError
 from recordmill.pipeline.yaml_document import Options, number_or_list
 from recordmill.transforms.base.columns import Column, ColumnType
 from recordmill.transforms.base.description import NOTHING, Description, Learned, SpecialIds
@@ -14,6 +14,7 @@ from recordmill.transforms.base.feature import Feature, feature_named
 from recordmill.transforms.texts import text_stored as kinds
 from recordmill.transforms.texts.text_ids_spec import Names, TextIds, Token, wrong_library
 from recordmill.transforms.texts.text_stored import MOST_LENGTH
+from recordmill.transforms.values.category_spec import read_classes
 
 SHARED_ALIKE = "tokenizer model_type special_tokens pattern normalize case ngrams oov_buckets begin end".split()
 """Options that features with a shared vocabulary must agree on, because they decide the meaning of an id."""
@@ -179,10 +180,17 @@ class Tokenized(TextIds):
         marks = begin if self.begin else None, end if self.end else None
         return SpecialIds(0, 1 if unknown_ids else None, *marks, first=end + bool(self.end))
 
-    def never_met(self, words: Sequence[str]) -> list[str]:
-        """Returns those of a given vocabulary's words that `case` changes in every text."""
-        changed = {"lower": str.lower, "fold": str.casefold}
-        return [word for word in words if self.case != "keep" and changed[self.case](word) != word]
+    def given_words(self) -> tuple[str, ...]:
+        """Reads a given vocabulary's words; empty without one. Raises: UserError: the file is wrong."""
+        try:
+            return read_classes(self.vocabulary) if isinstance(self.vocabulary, str) else ()
+        except ValueError as error:
+            raise UserError(str(error)) from None
+
+    def never_met(self) -> list[str]:
+        """Returns those of the given words that `case` changes in every text. Raises: UserError: as `given_words`."""
+        changed: dict[str, Callable[[str], str]] = {"lower": str.lower, "fold": str.casefold, "keep": str}
+        return [word for word in self.given_words() if changed[self.case](word) != word]
 
     def files(self) -> dict[str, str]:
         given = {"model": self.model, "vocabulary": self.vocabulary if isinstance(self.vocabulary, str) else None}

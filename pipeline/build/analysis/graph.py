@@ -41,7 +41,6 @@ from recordmill.transforms.engines.transform_graph import Preprocessing
 from recordmill.transforms.texts.chat_spec import Chat
 from recordmill.transforms.texts.text_ids_spec import TextIds
 from recordmill.transforms.texts.text_spec import Tokenized
-from recordmill.transforms.values.category_spec import read_classes
 
 ANALYZED = "reports/analyzed"  # the report of the user's own analyzers: the export's name
 STORED = ("string", "int64", "float32")
@@ -74,11 +73,8 @@ def complete(planned: PlannedBuild, models: Mapping[str, bytes] | None = None) -
             model = read_model(data, given, given.model or owner, padding=known.padding)
             found = {each: getattr(model, each) for each in ("special", "separator_id", "types")}
             learned[name] = replace(known, model=model.data, **found)
-        elif isinstance(text, Tokenized) and isinstance(text.vocabulary, str):
-            try:
-                learned[name] = replace(learned[name], words=read_classes(text.vocabulary))
-            except ValueError as error:
-                raise UserError(str(error)) from None
+        elif isinstance(text, Tokenized) and (words := text.given_words()):
+            learned[name] = replace(learned[name], words=words)
     return replace(planned, learned=learned)
 
 

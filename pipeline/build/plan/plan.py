@@ -38,7 +38,7 @@ from recordmill.transforms.base.description import Learned
 from recordmill.transforms.base.stored import IMAGES
 from recordmill.transforms.images.mask_spec import OfImage
 from recordmill.transforms.texts.text_spec import Tokenized
-from recordmill.transforms.values.category_spec import NamedClasses, read_classes
+from recordmill.transforms.values.category_spec import NamedClasses
 
 BATCH_BYTES = 64 << 10  # 64 KiB: a smaller packed batch costs more than its rows
 MAX_PACK_BYTES = 256 << 20
@@ -206,12 +206,8 @@ def _lay_out(spec: Spec, given: Given, keys: Keys, spans: SpanChoice, files: Fil
 def _never_met(spec: Spec) -> Iterator[str]:
     """Notes the words of given vocabularies in another case than their texts. Raises: UserError: a file is wrong."""
     for name, each in spec.resolved_features().items():
-        if isinstance(each, Tokenized) and isinstance(each.vocabulary, str):
-            try:
-                words = each.never_met(read_classes(each.vocabulary))
-            except ValueError as error:
-                raise UserError(str(error)) from None
-            yield from note(f"words that no text of {name} has, by its `case: {each.case}`", words)
+        if isinstance(each, Tokenized):
+            yield from note(f"words that no text of {name} has, by its `case: {each.case}`", each.never_met())
 
 
 def _unnamed(files: Files, sources: Sequence[SpanSource], plans: Sequence[Plan]) -> list[str]:

@@ -112,7 +112,7 @@ class ShardBuilder:
         if (windowed := self._context.windowed) is not None:
             stored, of_rows = expand(stored, *windowed)
             keys, lengths = [keys[row] for row in of_rows.tolist()], self._all_lengths(stored)
-        found = batch.facts + shard_report.lost_values(self._context.features, batch.rows)
+        found = batch.facts + shard_report.counted_values(self._context.features, batch.rows)
         facts: dict[str, Any] = {of: {name: n for (count, name), n in found.items() if count == of} for of in COUNTS}
         counts = Counts(
             written_by_source=Counter(batch.rows["@source"].to_pylist()),

@@ -151,7 +151,7 @@ def _numbers(column: pa.ChunkedArray) -> npt.NDArray[np.float32]:
     return numbers[np.isfinite(numbers)]
 
 
-def lost_values(features: Mapping[str, Any], rows: pa.Table) -> Counter[tuple[str, str]]:
+def counted_values(features: Mapping[str, Any], rows: pa.Table) -> Counter[tuple[str, str]]:
     """Counts the numbers treated as 0, the tokens with a label to ignore, and the messages and ids of chats."""
     found = Counter[tuple[str, str]]()
     for name, options in features.items():
