@@ -69,11 +69,11 @@ class Files(Protocol):
     def read(self, path: str, start: int = 0, length: int | None = None, most: int | None = None) -> bytes:
         """Reads a file or a part of it. Raises: TooLargeError: over `most` bytes, before reading; OSError."""
         with self.open(path) as file:
+            size = -1
             if most is not None and (size := file.seek(0, os.SEEK_END)) > most:
                 raise TooLargeError(size)
             file.seek(start)
-            limits = [limit for limit in (length, most, -1) if limit is not None]
-            return file.read(limits[0])
+            return file.read(size if length is None else length)  # to ask for more takes fresh pages each time
 
     def left_out(self) -> Collection[str]:
         """Lists the files skipped by patterns so far, because their names have empty or dotted parts."""

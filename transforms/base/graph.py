@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import tensorflow as tf
 
 from recordmill.transforms.base.description import NOTHING, Learned
-from recordmill.transforms.base.stored import UNENCODED
+from recordmill.transforms.base.stored import LAST, UNENCODED
 
 if TYPE_CHECKING:
     from recordmill.transforms.base.feature import Feature
@@ -80,7 +80,7 @@ def each(prepare: Callable[[Any, Any, Context], Prepared]) -> Callable[[Any, Any
 
         def store(statistics: Statistics) -> Parts:
             parts = values.store(statistics)
-            return {part: kept.with_flat_values(parts[part]) for part in ("", UNENCODED) if part in parts}
+            return {part: kept.with_flat_values(parts[part]) for part in ("", UNENCODED, LAST) if part in parts}
 
         return replace(values, store=store, geometry=None)
 

@@ -20,7 +20,8 @@ from recordmill.transforms.base.description import Description
 from recordmill.transforms.base.description import Stored as Stored
 
 KEY = "key"  # feature of an Example with the row's key, a reserved name
-UNENCODED = "@pixels"  # suffix of the graph's output of images before JPEG encoding
+UNENCODED, LAST = "@pixels", "@last"
+"""Suffixes of outputs for workers: images before JPEG encoding, and the luma of their files' last pixels."""
 LENGTHS = "lengths"  # suffix of a served input: the number of values in each row's list
 IMAGES = ("image", "image_sequence")  # kinds with a column of images
 LONGEST = "longest"
@@ -28,7 +29,7 @@ LONGEST = "longest"
 
 def part_name(feature: str, part: str) -> str:
     """Returns a part's name in a record: `caption`, `caption_length`; for `UNENCODED`, `photo@pixels`."""
-    return f"{feature}_{part}" if part and part != UNENCODED else feature + part
+    return f"{feature}_{part}" if part and not part.startswith("@") else feature + part
 
 
 def stored_features(features: Mapping[str, Description], *, with_key: bool = False) -> dict[str, Stored]:

@@ -25,7 +25,7 @@ from tensorflow_transform.saved.saved_transform_io_v2 import SavedModelLoader
 
 from recordmill.transforms.base.description import NOTHING, Learned, argument_name
 from recordmill.transforms.base.graph import Context, Prepared, Statistics, Stored
-from recordmill.transforms.base.stored import LENGTHS, UNENCODED, part_name
+from recordmill.transforms.base.stored import LAST, LENGTHS, UNENCODED, part_name
 from recordmill.transforms.engines.tensorflow_features import KINDS, Features, model_features
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ class Preprocessing:
         stored = {part_name(name, part): tensor for name, parts in made for part, tensor in parts.items()}
         if self.own is None:
             return stored
-        return self.own(columns, {name: tensor for name, tensor in stored.items() if not name.endswith(UNENCODED)})
+        workers = (UNENCODED, LAST)
+        return self.own(columns, {name: tensor for name, tensor in stored.items() if not name.endswith(workers)})
 
     def _given(self, name: str) -> Statistics:
         owner = self.features[name].owner(name)

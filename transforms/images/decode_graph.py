@@ -26,6 +26,7 @@ from recordmill.transforms.images.image_stored import SPARE, PixelOptions
 
 PNG_PALETTE, PNG_ALPHA = 3, 4  # palettes' colour type; the bit for an alpha channel
 RATIOS = (1, 2, 4, 8)
+LAST_PIXELS = [[0 if is_swapped else -1 for is_swapped in mirrored(turn)] for turn in range(1, 9)]  # by orientation
 LARGE_ALPHA, BAND = 1 << 22, 1 << 18  # pixels: larger images are laid on the background in bands
 
 
@@ -61,6 +62,14 @@ def orient(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
     """Turns an image, shape [h, w, channels], upright: the same shape, or [w, h, channels] for 5..8."""
     transposed = tf.transpose(image, tf.where(is_transposed(orientation), [1, 0, 2], [0, 1, 2]))
     return tf.raw_ops.Reverse(tensor=transposed, dims=tf.stack([*mirrored(orientation), False]))
+
+
+def last_luma(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
+    """Returns the luma, in thousandths, of an upright image's pixel that is its file's last: int64 scalar."""
+    at = tf.gather(LAST_PIXELS, orientation - 1)
+    pixel = tf.strided_slice(image, at, at, shrink_axis_mask=0b11)
+    weights = tf.constant([299, 587, 114] if image.shape[-1] == 3 else [1000], tf.int64)  # of ITU-R BT.601
+    return tf.reduce_sum(tf.cast(pixel, tf.int64) * weights)
 
 
 def _jpeg(encoded: tf.Tensor, orientation: tf.Tensor, options: PixelOptions) -> tf.Tensor:

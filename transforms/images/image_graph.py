@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 import tensorflow as tf
 
 from recordmill.transforms.base.graph import DTYPES, Context, Parts, Prepared, Statistics, padded
-from recordmill.transforms.base.stored import UNENCODED
-from recordmill.transforms.images.decode_graph import decode, decode_planes, libjpeg, resize, to_planes
+from recordmill.transforms.base.stored import LAST, UNENCODED
+from recordmill.transforms.images.decode_graph import decode, decode_planes, last_luma, libjpeg, resize, to_planes
 from recordmill.transforms.images.image_rules import placement, upright
 from recordmill.transforms.images.image_stored import AnyImages, ImageDescription, ImageSequenceDescription
 from recordmill.transforms.images.properties_graph import is_jpeg, orientation, stored_sides, was_jpeg
@@ -60,32 +60,34 @@ def stored_image(encoded: tf.Tensor, options: "Image") -> dict[str, tf.Tensor]:
             deep = _pixels(encoded, options)
             return {"": _to_raw(deep) if options.store == "raw" else _to_png(to_planes(deep))}
         turn = orientation(encoded)
+        whole = decode(encoded, options.pixel_options, turn)
+        last = {LAST: last_luma(whole, turn)}
         if options.store == "original":
-            whole = _after(decode(encoded, options.pixel_options, turn), encoded)
-            return {"": whole, "orientation": tf.cast(turn, tf.int64)}
-        pixels = _pixels(encoded, options, turn)
+            return {"": _after(whole, encoded), "orientation": tf.cast(turn, tf.int64), **last}
+        pixels = resize(whole, options.pixel_options)
         encode: Callable[[], tf.Tensor] = lambda: unencoded(pixels, was_jpeg(encoded), options)  # noqa: E731
         if options.store not in ("auto", "jpeg"):
-            return {"": encode()}
+            return {"": encode(), **last}
         # A JPEG that fits keeps its bytes, to avoid compressing twice.
         fits = tf.cond(is_jpeg(encoded) & (turn == 1), lambda: _fits(encoded, options), lambda: tf.constant(False))
-        return {"": tf.cond(fits, lambda: _after(pixels, encoded), encode)}
+        return {"": tf.cond(fits, lambda: _after(pixels, encoded), encode), **last}
 
     if not options.optional:
         return way()
-    nothing = {"": tf.constant(b""), "orientation": tf.constant(1, tf.int64)}
+    nothing = {"": tf.constant(b""), "orientation": tf.constant(1, tf.int64), LAST: tf.constant(0, tf.int64)}
     empty = {part: nothing[part] for part in image_spec(options)}
     return tf.cond(encoded == "", lambda: empty, way)
 
 
 def image_spec(options: "Image") -> dict[str, tf.TensorSpec]:
-    """Returns the specs of `stored_image`'s parts: an image's bytes, and an original's orientation."""
+    """Returns the specs of `stored_image`'s parts: bytes, an original's orientation and, unless deep, `last_luma`."""
     parts = ImageDescription.parts_of({"encoding": options.store})
-    return {part: tf.TensorSpec(stored.shape, DTYPES[stored.dtype]) for part, stored in parts.items()}
+    last = {} if options.planes else {LAST: tf.TensorSpec([], tf.int64)}
+    return {part: tf.TensorSpec(stored.shape, DTYPES[stored.dtype]) for part, stored in parts.items()} | last
 
 
-def _pixels(encoded: tf.Tensor, options: "Image", turn: tf.Tensor | None = None) -> tf.Tensor:
-    return resize(decode(encoded, options.pixel_options, turn), options.pixel_options)
+def _pixels(encoded: tf.Tensor, options: "Image") -> tf.Tensor:
+    return resize(decode(encoded, options.pixel_options), options.pixel_options)
 
 
 def _fits(encoded: tf.Tensor, options: "Image") -> tf.Tensor:

@@ -123,6 +123,20 @@ def read_layout(data: bytes | memoryview, latest: JpegLayout | None = None) -> J
     """Reads a JPEG's header, or returns an equal `latest`; None without usable restart markers."""
     if latest is not None and bytes(data[: len(latest.header)]) == latest.header:
         return latest
+    found = _single_scan(data)
+    if found is None or not found.interval or -(-found.width // found.unit[1]) % found.interval:
+        return None
+    return found
+
+
+def is_one_run(data: bytes | memoryview) -> bool:
+    """Whether a JPEG is baseline, with a single scan without restart markers: where it ends, all the rest is grey."""
+    found = _single_scan(data)
+    return found is not None and not found.interval
+
+
+def _single_scan(data: bytes | memoryview) -> JpegLayout | None:
+    """Reads the header of a baseline, single-scan JPEG; an interval of 0 is none. None for other files."""
     offset, most = 2, len(data) - 4
     frame, unit, interval = None, None, 0
     while offset < most and data[offset] == 0xFF:
@@ -138,12 +152,12 @@ def read_layout(data: bytes | memoryview, latest: JpegLayout | None = None) -> J
         offset += 2 + length
     else:
         return None
-    if frame is None or unit is None or not interval:
+    if frame is None or unit is None:
         return None
     height, width, components = struct.unpack_from(">HHB", data, frame + 5)
     scan = offset + 2 + length
     is_whole = length == 6 + 2 * components and data[offset + 4] == components and data[scan - 3 : scan] == WHOLE_SCAN
-    if not is_whole or not height or not width or -(-width // unit[1]) % interval:
+    if not is_whole or not height or not width:
         return None
     return JpegLayout(bytes(data[:scan]), height, width, unit, interval, frame)
 

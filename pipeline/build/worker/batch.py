@@ -25,14 +25,18 @@ from recordmill.pipeline.build.images.transcode import as_jpeg
 from recordmill.pipeline.build.texts.encode import encoded_name, graph_column
 from recordmill.pipeline.build.worker.shard_report import Stored
 from recordmill.pipeline.sources.faults import Fault, Faults, Reject
-from recordmill.transforms.base.stored import UNENCODED, part_name
+from recordmill.transforms.base.stored import LAST, UNENCODED, part_name
 from recordmill.transforms.engines.transform_graph import TransformGraph, transform_graph
-from recordmill.transforms.images.image_header import ImageError
+from recordmill.transforms.images.decode import ends_early
+from recordmill.transforms.images.image_facts import EARLY
+from recordmill.transforms.images.image_header import JPEG, ImageError
 from recordmill.transforms.images.image_parts import without_metadata
 from recordmill.transforms.images.image_spec import ImageSequence
+from recordmill.transforms.images.jpeg_parts import is_one_run
 from recordmill.transforms.images.mask_spec import OfImage
 
 ImageBytes = bytes | list[bytes]  # the bytes of a row's image, or of its images
+GREY, ROUNDED = 128_000, 2_000  # the luma of an absent block (`last_luma`), and what rounding its colours may add
 PART_BYTES = 8 << 20  # 8 MiB: the image that reaches it ends the batch; a thread holds several times as much
 
 
@@ -210,6 +214,26 @@ def _each(change: Callable[[bytes], bytes], images: Any) -> Any:
     if isinstance(images, tf.RaggedTensor):
         return images.with_flat_values(_each(change, images.flat_values))
     return tf.constant([change(data) for data in images.numpy().tolist()], tf.string, images.shape)
+
+
+def early_ends(batch: RowBatch, stored: Stored) -> Counter[tuple[str, str]]:
+    """Counts the JPEGs that end early, as `RowBatch.facts`; takes the outputs `LAST` away from the stored tensors.
+
+    To ask libjpeg takes as long as to decode. Where one run of data ends before its last block, that block is mid-grey;
+    restart markers and several scans hide it, and so may the user's function.
+    """
+    found = Counter[tuple[str, str]]()
+    for name, rows in batch.images.items():
+        files = [data for row in rows for data in (row if isinstance(row, list) else [row])]
+        last = stored.pop(part_name(name, LAST), None)
+        lumas = getattr(last, "flat_values", last)
+        hints = np.full(len(files), GREY) if lumas is None else lumas.numpy()
+        for data, is_grey in zip(files, np.abs(hints - GREY) <= ROUNDED, strict=True):
+            if data.startswith(JPEG) and (is_grey or not is_one_run(data)):
+                asked = partial(ends_early, data)
+                is_early = read.retry_alone(asked, f"decode an image of {len(data):,} bytes", needs=batch.needs)
+                found["losses", f"{name} {EARLY}"] += is_early
+    return +found
 
 
 class BatchTransformer:

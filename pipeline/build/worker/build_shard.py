@@ -30,7 +30,7 @@ from recordmill.pipeline.build.images.perceptual_hash import appearance
 from recordmill.pipeline.build.images.read import BuildImageReader, PixelMeter, image_reader, retry_alone
 from recordmill.pipeline.build.texts.encode import RowEncoder
 from recordmill.pipeline.build.worker import shard_report
-from recordmill.pipeline.build.worker.batch import BatchTransformer, ImageLoader, RowBatch, StoredGraph
+from recordmill.pipeline.build.worker.batch import BatchTransformer, ImageLoader, RowBatch, StoredGraph, early_ends
 from recordmill.pipeline.build.worker.keyed_rows import unequal
 from recordmill.pipeline.build.worker.packing import Packed, unpack
 from recordmill.pipeline.build.worker.shard_report import BuiltBatch, Ids, ShardTotals, Stored
@@ -104,6 +104,7 @@ class ShardBuilder:
         return parts
 
     def _built(self, batch: RowBatch, stored: Stored) -> BuiltBatch:
+        early = early_ends(batch, stored)
         batch, stored = self._aligned(batch, stored)
         keys = batch.rows["@key"].to_pylist()
         files = {name: batch.files[name] for name in self._compared if name in batch.files}
@@ -112,7 +113,7 @@ class ShardBuilder:
         if (windowed := self._context.windowed) is not None:
             stored, of_rows = expand(stored, *windowed)
             keys, lengths = [keys[row] for row in of_rows.tolist()], self._all_lengths(stored)
-        found = batch.facts + shard_report.counted_values(self._context.features, batch.rows)
+        found = batch.facts + early + shard_report.counted_values(self._context.features, batch.rows)
         facts: dict[str, Any] = {of: {name: n for (count, name), n in found.items() if count == of} for of in COUNTS}
         counts = Counts(
             written_by_source=Counter(batch.rows["@source"].to_pylist()),
