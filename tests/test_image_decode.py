@@ -1,24 +1,30 @@
 """Decoding in the graph against Pillow and NumPy: every format and type, upright, on the background, in its place."""
 
 import io
+import itertools
 import struct
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image as Picture
 
+from recordmill.pipeline.build.worker.batch import RowBatch, early_ends
 from recordmill.transforms.base.graph import Context, Statistics
+from recordmill.transforms.base.stored import part_name
+from recordmill.transforms.engines.tensorflow_features import KINDS
 from recordmill.transforms.images.decode import ends_early
 from recordmill.transforms.images.decode_graph import decode, resize
 from recordmill.transforms.images.image_graph import prepare
 from recordmill.transforms.images.image_header import PNG
 from recordmill.transforms.images.image_rules import placement
+from recordmill.transforms.images.image_spec import ImageSequence
 from recordmill.transforms.images.image_stored import MAX_SIDE
 from tests.messages import raises
 from tests.pictures import (
@@ -72,6 +78,49 @@ def test_a_grey_jpeg_is_the_luma_it_stores():
 def test_a_jpeg_that_ends_early_is_found(mode, progressive):
     data = saved(Picture.fromarray(np.tile(PIXELS, (9, 9, 1))).convert(mode), "JPEG", progressive=progressive)
     assert [ends_early(each) for each in (data, data[: len(data) * 6 // 10] + b"\xff\xd9")] == [False, True]
+
+
+NOISE = np.random.default_rng(3).integers(0, 256, (64, 64, 3), np.uint8)
+
+
+def early_and_whole() -> tuple[list[bytes], list[bytes]]:
+    """Returns JPEGs without their last block and some before it, but with an end mark, and the whole ones."""
+    whole = []
+    sides, turns, samplings = [(48, 48), (33, 49), (49, 33), (40, 64)], itertools.cycle(range(1, 9)), (0, 1, 2)
+    ways = [{}, {"progressive": True}, {"restart_marker_blocks": 1}]
+    for (height, width), sampling, way in itertools.product(sides, samplings, ways):
+        exif = Picture.Exif()
+        exif[0x0112] = next(turns)
+        whole.append(saved(NOISE[:height, :width], subsampling=sampling, exif=exif, **way))
+    whole.append(saved(NOISE[..., 0]))
+    whole.append(saved(Picture.fromarray(NOISE).convert("CMYK"), "JPEG"))
+    parts, scans = itertools.cycle((40, 60, 80)), [data.rfind(b"\xff\xda") + 14 for data in whole]
+    ends = [scan + (len(data) - scan) * next(parts) // 100 for data, scan in zip(whole, scans, strict=True)]
+    return [data[:end] + b"\xff\xd9" for data, end in zip(whole, ends, strict=True)], whole
+
+
+@pytest.mark.parametrize(
+    "keys", [{}, {"store": "original"}, {"channels": 1}, {"store": "png", "optional": True}], ids=str
+)
+def test_jpegs_that_end_before_their_last_block_are_counted(keys):
+    early, whole = early_and_whole()
+    files = [*early, *whole, saved(form="PNG")]
+    parts = prepare(options(**keys), tf.constant(files), Context()).store(Statistics())
+    stored = {part_name("photo", part): each for part, each in parts.items()}
+    batch = RowBatch(pa.table({}), {"photo": files}, {}, {}, 0)
+    expected = {("losses", "photo an early end"): len(early)}
+    assert early_ends(batch, stored) == expected
+    assert early_ends(batch, {}) == expected  # a user's function leaves no hint
+
+
+def test_those_of_sequences_are_counted():
+    early, whole = early_and_whole()
+    rows = [early[:5], [], [*whole, *early[5:]]]
+    options = ImageSequence(kind="image_sequence", size=(8, 8))
+    parts = KINDS["image_sequence"].prepare(options, tf.ragged.constant(rows), Context()).store(Statistics())
+    batch = RowBatch(pa.table({}), {"photos": rows}, {}, {}, 0)
+    found = early_ends(batch, {part_name("photos", part): each for part, each in parts.items()})
+    assert found == {("losses", "photos an early end"): len(early)}
 
 
 def test_a_cmyk_jpeg_is_ink_times_black_and_its_grey_the_luma_of_that():

@@ -136,7 +136,7 @@ def is_one_run(data: bytes | memoryview) -> bool:
 
 
 def _single_scan(data: bytes | memoryview) -> JpegLayout | None:
-    """Reads the header of a baseline, single-scan JPEG; an interval of 0 is none. None for other files."""
+    """Reads the header of a baseline, single-scan JPEG, with an interval of 0 if it has no markers; None for others."""
     offset, most = 2, len(data) - 4
     frame, unit, interval = None, None, 0
     while offset < most and data[offset] == 0xFF:

@@ -156,7 +156,7 @@ class BuildImageReader(ImageFiles):
         limits = {**decoding_of(options), "compress": is_kept}
         is_ready = is_plain and self.isolation is None
         ready = data if is_ready else retry_alone(lambda: decoder(data, limits), purpose, (UndecodableError,), needs)
-        if header.format == "JPEG" and not ready.startswith(image_header.JPEG):  # of others the graph says which to ask
+        if header.format == "JPEG" and not ready.startswith(image_header.JPEG):  # `batch.early_ends` asks for others
             lost += [("losses", image_facts.EARLY)] * retry_alone(lambda: ends_early(data), purpose, needs=needs)
         transcoded = [] if header.in_graph else [("transcoded", header.format)]
         named = color_profile.profile_name(profile) if is_converted(ready) else "broken"

@@ -217,15 +217,15 @@ def _each(change: Callable[[bytes], bytes], images: Any) -> Any:
 
 
 def early_ends(batch: RowBatch, stored: Stored) -> Counter[tuple[str, str]]:
-    """Counts the JPEGs that end early, as `RowBatch.facts`; takes the outputs `LAST` away from the stored tensors.
+    """Counts the JPEGs with an early end, as in `RowBatch.facts`: asks libjpeg, which takes a second decode, in doubt.
 
-    To ask libjpeg takes as long as to decode. Where one run of data ends before its last block, that block is mid-grey;
-    restart markers and several scans hide it, and so may the user's function.
+    Where a single run of data ends before its last block, this block is mid-grey, as the output `LAST` tells. Restart
+    markers and further scans hide it, and the user's function may drop the output.
     """
     found = Counter[tuple[str, str]]()
     for name, rows in batch.images.items():
         files = [data for row in rows for data in (row if isinstance(row, list) else [row])]
-        last = stored.pop(part_name(name, LAST), None)
+        last = stored.get(part_name(name, LAST))
         lumas = getattr(last, "flat_values", last)
         hints = np.full(len(files), GREY) if lumas is None else lumas.numpy()
         for data, is_grey in zip(files, np.abs(hints - GREY) <= ROUNDED, strict=True):

@@ -44,7 +44,7 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.parallel import in_order
 from recordmill.pipeline.sources.faults import Fault, Faults, Reject
 from recordmill.transforms.base.bounds import WINDOWS
-from recordmill.transforms.base.stored import KEY, Ragged, part_name, positions_of, splits_of
+from recordmill.transforms.base.stored import KEY, LAST, Ragged, part_name, positions_of, splits_of
 from recordmill.transforms.images.image_facts import COUNTS
 from recordmill.transforms.texts.text_stored import WINDOW_PARTS, Window
 
@@ -105,6 +105,7 @@ class ShardBuilder:
 
     def _built(self, batch: RowBatch, stored: Stored) -> BuiltBatch:
         early = early_ends(batch, stored)
+        stored = {name: tensor for name, tensor in stored.items() if not name.endswith(LAST)}
         batch, stored = self._aligned(batch, stored)
         keys = batch.rows["@key"].to_pylist()
         files = {name: batch.files[name] for name in self._compared if name in batch.files}
