@@ -244,6 +244,8 @@ def test_a_stored_member_with_an_extra_field_is_found(tmp_path: Path) -> None:
         ({**KERAS, "mean": np.zeros(3)}, ("left out: 1 (mean)",)),
         ({"x": np.asfortranarray(GREY), "y": LABELS, "images": GREY}, ("In doubt: array x", "ascontiguousarray")),
         ({"x": np.array(["a", "b"] * 25, object), "y": LABELS, "images": GREY}, ("In doubt: array x", "left out")),
+        ({"x": GREY, "y": LABELS, "weight": np.full(50, np.nan)}, ("columns: {image: x, label: y}", "# weight: ")),
+        ({"x": GREY, "y": LABELS, "name": np.array(list("abcdefghij"))[LABELS]}, ("# name: one value for each",)),
         ({"emnist_x": GREY, "y": LABELS[1:]}, ("array y", "49 rows", "In doubt: EMNIST", "transpose(0, 2, 1)")),
     ],
 )
