@@ -291,7 +291,7 @@ def _doubts(sample: SourceSample, guesses: Mapping[str, Guess], *, has_image: bo
     for name, item in guesses.items():
         if item.kind:
             cells = sample.read(name, ColumnType.TEXT).values or item.reading.distinct
-            yield from value_doubts(name, list(map(str, cells)), item.kind)
+            yield from value_doubts(name, [*map(str, cells), *[""] * len(item.optional)], item.kind)
         images = [len(sample.read(part, ColumnType.IMAGE).values) for part in name.split(";") if ";" in name]
         if sum(images) > len(item.reading.values):
             what = "only the first of a sample's images is read"
