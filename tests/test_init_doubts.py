@@ -157,6 +157,12 @@ def percents(folder: Path) -> None:
     write(folder / "data/a.csv", "left,y\n" + "".join(f"{n + 10}%,{n % 4}\n" for n in range(60)))
 
 
+def parts_of_rows(folder: Path) -> None:
+    for name, columns in {"train_values": "x,y", "train_labels": "label", "test_values": "x,y"}.items():
+        cells = ",".join(str(n) for n in range(columns.count(",") + 1))
+        write(folder / f"data/{name}.csv", f"id,{columns}\n" + "".join(f"a{n},{cells}\n" for n in range(30)))
+
+
 def digits(folder: Path) -> None:
     rows = np.random.default_rng(0).integers(0, 256, (60, 64)).tolist()
     write(folder / "data/a.csv", "".join(f"{','.join(map(str, row))},{n % 4}\n" for n, row in enumerate(rows)))
@@ -224,6 +230,7 @@ CASES: list[tuple[str, Make, str, list[list[str]], list[str]]] = [
     ("in any naming", lists_of_sides(["links", "oben", "rechts", "unten"]), "data/a.jsonl",
      [["columns links, oben, rechts, unten", "`columns: [links, oben, rechts, unten]`"]], []),
     ("percent", percents, "data/a.csv", [["column 'left'", "'10%'", "without %"]], ["kind: raw"]),
+    ("parts of rows", parts_of_rows, "data", [["train_labels.csv", "id, x, y", "Join them"]], []),
     ("pixels without a header", digits, "data/a.csv", [["a.csv", "`header`"]], ["pixel63, label]"]),
     ("equal texts", equal_texts, "data/a.txt",
      [["rejects.max_duplicate_share", " 9.5% ", " 19.0%"]],

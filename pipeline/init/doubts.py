@@ -126,8 +126,7 @@ def value_doubts(name: str, cells: Sequence[str], kind: str) -> list[Doubt]:
         found.append((filled[0], f"Numbers: write them without {unit}"))
     named = [cell for cell in filled if cell.lower() in SPLITS] if are_texts else []
     if len(named) < len(cells) and are_divided(SPLITS[cell.lower()] for cell in named):
-        remedy = f"Splits: `split_by: {{column: {name}, values: …}}`; other rows are rejects"
-        found.append((named[0], remedy))
+        found.append((named[0], f"Splits: `split_by: {{column: {name}, values: …}}`; other rows are rejects"))
     if kind == "category" and {"-1", "0"} <= {*cells}:
         found.append(("-1", "Rows without a label: leave them out"))
     return [Doubt(f"column '{name}'", f"'{cell}' is read as `kind: {kind}`", remedy) for cell, remedy in found]
