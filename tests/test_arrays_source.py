@@ -275,6 +275,15 @@ def test_init_takes_the_type_that_holds_all_numbers(tmp_path: Path, array: Any, 
     assert image.dtype == dtype
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_init_finds_channels_first(tmp_path: Path, channels: int) -> None:
+    """Also of noise, as PyTorch keeps images."""
+    array = np.random.default_rng(0).integers(0, 256, (50, channels, 24, 24), np.uint8)
+    path, _ = write_npz(tmp_path, {"x": array, "y": LABELS})
+    image: Any = parse_spec(starter(str(path), FILES)).features["image"]
+    assert (image.shape, image.channels) == ((channels, 24, 24), channels)
+
+
 def test_an_array_without_readable_rows_is_refused_by_its_name(tmp_path: Path) -> None:
     path, _ = write_npz(tmp_path, {"image": np.asfortranarray(GREY)})
     with raises(UserError, "a.npz", "image", "ascontiguousarray"):
