@@ -126,6 +126,8 @@ TWO_FILES = [
     ({"segmentation": rle(RUNS)}, {"segmentation": rle(RUNS)}, 1),
     ({"keypoints": EYES}, {"keypoints": [3.0, 4.0, 2.0, 5.5, 4.0, 1.0]}, 1),
     ({"keypoints": EYES}, {"keypoints": [0] * 6}, 2),
+    ({"segmentation": [TRIANGLE]}, {"segmentation": [TRIANGLE], "keypoints": EYES}, 1),
+    ({"keypoints": EYES}, {}, 1),
 ]
 
 
@@ -133,6 +135,7 @@ TWO_FILES = [
 def test_an_annotation_of_two_files(first: Any, second: Any, count: int, tmp_path: Path) -> None:
     (row,) = coco(tmp_path, [box(0, **first)], [box(0, **second)]).rows
     assert len(json.loads(row["shapes"])) == len(row["categories"]) == len(row["keypoints"]) // 6 == count
+    assert row["keypoints"][:6] == (EYES if "keypoints" in first | second else [0] * 6)
 
 
 def test_columns_that_are_there_are_named_and_held_where_they_are_asked(tmp_path: Path) -> None:

@@ -244,6 +244,8 @@ def test_a_stored_member_with_an_extra_field_is_found(tmp_path: Path) -> None:
         ({**KERAS, "mean": np.zeros(3)}, ("left out: 1 (mean)",)),
         ({"x": np.asfortranarray(GREY), "y": LABELS, "images": GREY}, ("In doubt: array x", "ascontiguousarray")),
         ({"x": np.array(["a", "b"] * 25, object), "y": LABELS, "images": GREY}, ("In doubt: array x", "left out")),
+        ({"x": GREY, "y": LABELS, "weight": np.full(50, np.nan)}, ("columns: {image: x, label: y}", "# weight: ")),
+        ({"x": GREY, "y": LABELS, "name": np.array(list("abcdefghij"))[LABELS]}, ("# name: one value for each",)),
         ({"emnist_x": GREY, "y": LABELS[1:]}, ("array y", "49 rows", "In doubt: EMNIST", "transpose(0, 2, 1)")),
     ],
 )
@@ -271,6 +273,15 @@ def test_init_takes_the_type_that_holds_all_numbers(tmp_path: Path, array: Any, 
     path, _ = write_npz(tmp_path, {"x": array, "y": LABELS})
     image: Any = parse_spec(starter(str(path), FILES)).features["image"]
     assert image.dtype == dtype
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_init_finds_channels_first(tmp_path: Path, channels: int) -> None:
+    """Also of noise, as PyTorch keeps images."""
+    array = np.random.default_rng(0).integers(0, 256, (50, channels, 24, 24), np.uint8)
+    path, _ = write_npz(tmp_path, {"x": array, "y": LABELS})
+    image: Any = parse_spec(starter(str(path), FILES)).features["image"]
+    assert (image.shape, image.channels) == ((channels, 24, 24), channels)
 
 
 def test_an_array_without_readable_rows_is_refused_by_its_name(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from recordmill.pipeline.init.sample import ROWS, SampledFiles
 from recordmill.pipeline.init.starter import comment, dataset_name, first_lines, option_line, starter, write_spec
 from recordmill.pipeline.sources.files import FileInfo
 from recordmill.pipeline.sources.formats import reader_of
-from recordmill.pipeline.sources.naming import ID
+from recordmill.pipeline.sources.naming import ID, split_of
 from recordmill.pipeline.sources.options import Csv, JsonLines
 from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
 from tests import tfrecords
@@ -540,6 +540,16 @@ def test_folders_of_days_are_spans_and_no_classes(place: str, path: str, tmp_pat
     spec, text = guessed(tmp_path)
     assert (spec.source[0].path, "label" in spec.features) == (f"data/{path}", False)
     assert first_lines(text)[0] == []
+
+
+def test_numbered_files_are_of_the_split_in_their_names(tmp_path: Path) -> None:
+    for name in ("imagenet-train-000000", "imagenet-train-000001", "imagenet-val-000000"):
+        rows = [{"id": f"{name}-{n}", "x": n / 2} for n in range(20)]
+        write_jsonl(tmp_path / f"data/{name}.jsonl", rows)
+    sources = [(source.path, source.split) for source in guessed(tmp_path)[0].source]
+    assert sources == [("data/imagenet-train-00000*.jsonl", "train"), ("data/imagenet-val-000000.jsonl", "validation")]
+    names = ["val2017", "mnist_train", "squad_dev_v2.0.json", "a_test_set.csv", "trainval.csv", "train_and_test_a.csv"]
+    assert [split_of(name) for name in names] == ["validation", "train", "validation", "test", None, "train"]
 
 
 def test_a_label_that_a_source_lacks_is_a_comment(tmp_path: Path) -> None:

@@ -157,6 +157,12 @@ def percents(folder: Path) -> None:
     write(folder / "data/a.csv", "left,y\n" + "".join(f"{n + 10}%,{n % 4}\n" for n in range(60)))
 
 
+def parts_of_rows(folder: Path) -> None:
+    for name, columns in {"train_values": "x,y", "train_labels": "label", "test_values": "x,y"}.items():
+        cells = ",".join(str(n) for n in range(columns.count(",") + 1))
+        write(folder / f"data/{name}.csv", f"id,{columns}\n" + "".join(f"a{n},{cells}\n" for n in range(30)))
+
+
 def digits(folder: Path) -> None:
     rows = np.random.default_rng(0).integers(0, 256, (60, 64)).tolist()
     write(folder / "data/a.csv", "".join(f"{','.join(map(str, row))},{n % 4}\n" for n, row in enumerate(rows)))
@@ -224,6 +230,7 @@ CASES: list[tuple[str, Make, str, list[list[str]], list[str]]] = [
     ("in any naming", lists_of_sides(["links", "oben", "rechts", "unten"]), "data/a.jsonl",
      [["columns links, oben, rechts, unten", "`columns: [links, oben, rechts, unten]`"]], []),
     ("percent", percents, "data/a.csv", [["column 'left'", "'10%'", "without %"]], ["kind: raw"]),
+    ("parts of rows", parts_of_rows, "data", [["train_labels.csv", "id, x, y", "Join them"]], []),
     ("pixels without a header", digits, "data/a.csv", [["a.csv", "`header`"]], ["pixel63, label]"]),
     ("equal texts", equal_texts, "data/a.txt",
      [["rejects.max_duplicate_share", " 9.5% ", " 19.0%"]],
@@ -349,6 +356,15 @@ def test_what_commas_are(cells: list[str], kind: str | None) -> None:
         (["[1 2 3]"], "text", "json.dumps"),
         (["70 80 82 72"] * 3, "text", "json.dumps"),
         (["[deleted]", "5 or 6 of 7"], "text", None),
+        (["$1,200.50", "", "$7"], "raw", "without $"),
+        (["5 kg", "1.5 kg"], "text", "without kg"),
+        (["12a", "12b"], "category", None),
+        (["0.wav", "1.wav"], "raw", None),
+        (["10:30", "11:30"], "raw", None),
+        (["train", "dev", "unlabeled"], "category", "split_by: {column: a"),
+        (["Train", "test", ""], "raw", "split_by: {column: a"),
+        (["train", "bus", "test flight"], "category", None),
+        (["train", "test"], "category", None),
         (["-1", "0", "1"], "category", "without a label"),
         (["-1", "1"], "category", None),
         (["-1", "0"], "number", None),

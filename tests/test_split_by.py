@@ -48,7 +48,7 @@ def test_what_makes_no_sense_is_refused(options: dict[str, Any], facts: list[str
 
 NO_TIMES = ["2025", "202501", "20251301", "20250230", "45658", "0", "-1", "99999999", "2025010112", "2025010124",
             "2025010199", "20250101120000",
-            "1735689600000", "nan", "inf", ""]  # fmt: skip
+            "1735689600000", "1736121600000", "nan", "inf", ""]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", NO_TIMES)

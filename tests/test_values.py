@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -175,6 +176,7 @@ PYTHON: list[tuple[Column, Any, Any]] = [
     (CATEGORY, NOON, "2026-11-20T12:00:00.5"),
     (CATEGORY, NOON.replace(tzinfo=dt.timezone(dt.timedelta(hours=1))), "2026-11-20T11:00:00.5Z"),
     (CATEGORY, np.datetime64("2026-11-20"), "2026-11-20"),
+    (CATEGORY, pd.NaT, None),
     (TEXT, np.str_("a"), "a"),
     (TEXT, bytearray(b"a"), "a"),
     (TEXTS, np.array(["a", 1], object), Refused(["list", "string", "integer"])),

@@ -21,6 +21,7 @@ from recordmill.pipeline.sources.formats.image_fields import IMAGE, LABEL
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.naming import ARRAY_LABELS, PICTURES, by_split
 from recordmill.pipeline.sources.paths import is_image, note
+from recordmill.transforms.base.arrays import ArrayLayout
 from recordmill.transforms.base.columns import ColumnType
 
 IS_ARRAYS = re.compile(r".*([.-]idx\d-?ubyte|\.idx|\.np[yz])")
@@ -116,9 +117,10 @@ def guess_pixels(sample: SourceSample, name: str) -> Guess | None:
         return None
     numbers = np.array([row for row in rows if len(row) == size and are_numbers], np.float64)
     shape = square(size) if are_numbers else None
+    ways = [shape, [1, *shape]] if shape and len(shape) == 2 else []
     if shape and len(shape) == 3:  # of the least differences of neighbours
-        ways = (shape, shape[::-1])
-        shape = min(ways, key=lambda way: float(np.abs(np.diff(numbers.reshape(-1, *way), axis=2)).mean()))
+        ways = [shape, shape[::-1]]
+        ways.sort(key=lambda way: float(np.abs(np.diff(numbers.reshape(-1, *way), axis=2)).mean()))
     dtype = ""  # of numbers that only a column's name could make pixels
     if shape:
         most, are_whole = numbers.max(), not (numbers % 1).any()
@@ -127,11 +129,13 @@ def guess_pixels(sample: SourceSample, name: str) -> Guess | None:
             dtype = next(kinds, "float32")
     if shape is None or not dtype:
         return feature(name, "array", "numbered columns", reading, shape=([size], "")) if "*" in name else None
-    order = "" if len(shape) == 2 else "by the smoother of this and the other order of the channels"
-    side, channels = max(shape), 1 if len(shape) == 2 else 3
-    options: dict[str, Choice] = {"shape": (shape, order), "size": ([side, side], ""), "channels": (channels, "")}
     if "." in str(rows[0]) and reading.values and isinstance(reading.values[0], str):
         dtype = "float32"
+    fits = [sample.read(name, ColumnType.IMAGE, array=ArrayLayout(dtype, (*way,))).fit for way in ways]
+    shape = ways[fits.index(max(fits))]  # nested numbers fit one way, others each
+    side, channels = max(shape), 1 if len(shape) == 2 else min(shape)
+    order = "by the smoother of this and the other order of the channels" if channels == 3 else ""
+    options: dict[str, Choice] = {"shape": (shape, order), "size": ([side, side], ""), "channels": (channels, "")}
     if dtype != "uint8":
         options |= {"dtype": (dtype, "as they are written"), "normalize": ("none", "or `zero_one`, with `range`")}
     return feature(name, "image", f"{count(size, 'number')} a row are one image", reading, **options)

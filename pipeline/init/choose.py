@@ -17,7 +17,7 @@ from recordmill.pipeline.init.arrays import guess_pixels
 from recordmill.pipeline.init.beside import in_folders
 from recordmill.pipeline.init.boxes import Answers, box_doubts, doubts_of_columns, guess_columns, on_image
 from recordmill.pipeline.init.doubts import CODE, DAY, Doubt, UnknownDataError, column_doubts, value_doubts
-from recordmill.pipeline.init.guess import FITS, Choice, Guess, left_out
+from recordmill.pipeline.init.guess import FITS, Choice, Guess, left_out, without_unread
 from recordmill.pipeline.init.images import MASK, are_named, guess_annotated, guess_image
 from recordmill.pipeline.init.recognize import Recognized, naming_classes
 from recordmill.pipeline.init.sample import Reading, SourceSample
@@ -98,7 +98,9 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
         target = {"# label" if lacking else "label": (names[item.column], why)}
     unused = [item for item in guesses.values() if not item.kind]
     doubts = [*sample.data.doubts, *together, *_doubts(sample, guesses, has_image=has_image)]
-    return Draft(sample.data, rows | splits, features, unused, target, doubts)
+    others = [each[0] for each in (split, key) if each]
+    sources = [without_unread(source, features.values(), others) for source in sample.data.sources]
+    return Draft(replace(sample.data, sources=sources), rows | splits, features, unused, target, doubts)
 
 
 def _twins(sample: SourceSample, guesses: Mapping[str, Guess], label: str) -> dict[str, Guess]:
@@ -289,7 +291,7 @@ def _doubts(sample: SourceSample, guesses: Mapping[str, Guess], *, has_image: bo
     for name, item in guesses.items():
         if item.kind:
             cells = sample.read(name, ColumnType.TEXT).values or item.reading.distinct
-            yield from value_doubts(name, list(map(str, cells)), item.kind)
+            yield from value_doubts(name, [*map(str, cells), *[""] * len(item.optional)], item.kind)
         images = [len(sample.read(part, ColumnType.IMAGE).values) for part in name.split(";") if ";" in name]
         if sum(images) > len(item.reading.values):
             what = "only the first of a sample's images is read"

@@ -68,15 +68,15 @@ def _is_utf8(head: bytes) -> bool:
 
 
 def cell_options(
-    head: bytes, form: str, path: str = "", more: Sequence[str] = (), names_classes: Callable[[], Any] = list
+    head: bytes, form: str, path: str = "", more: Sequence[str] = (), beside: Callable[[], Any] = list, own: int = 0
 ) -> Written:
     r"""Finds the options of a file of cells, `csv` or `tsv`, by its first lines and those of more files.
 
     >>> cell_options(b"a;b\n1;2\n", "csv")[0]
     {'separator': ';'}
 
-    Returns options other than the defaults, their reasons, and doubts. If a file next to the data names classes,
-    numbers with a comma are read as codes if possible.
+    Returns options other than the defaults, their reasons, and doubts. If files `beside` the data name classes, numbers
+    with a comma are read as codes if possible. The first `own` of `more` are of the same source.
     """
     first, *others = re.split("\r\n?|\n", head.decode(errors="replace"))
     default = "\t" if form == "tsv" else ","
@@ -100,10 +100,13 @@ def cell_options(
     elif unnamed > 1 or any(name.count(" ") >= SENTENCE for name in names) or not set.intersection(*map(set, firsts)):
         remedy = "A row: `header: [column_1, …]`. A title: `skip`. Several tables: give one to `init`"
         doubts = [Doubt(path, f"the first line is read as names: {listed(names, SHOWN)}", remedy)]
+    elif apart := [each for each in firsts[1 : own + 1] if 2 * len({*each} & {*names}) <= min(len(each), len(names))]:
+        what = f"another file has the columns {listed(apart[0], SHOWN)}, and its rows are others"
+        doubts = [Doubt(path, what, "Parts of the same rows? Join them by their id, or give one file to `init`")]
     if options.keys().isdisjoint(WHY) and _are_plain(lines, separator, len(names)):
         options["quote"], why["quote"] = None, "a cell begins with an unclosed quote"
     kinds = [] if separator == "," else list(map(commas, columns))
-    is_decimal = "decimal" in kinds or ("unsure" in kinds and not names_classes())
+    is_decimal = "decimal" in kinds or ("unsure" in kinds and not beside())
     if is_decimal and not any(map(POINT.fullmatch, chain.from_iterable(columns))):
         options["decimal"], why["decimal"] = ",", "numbers such as 1,5, and none such as 1.5"
     return options, why, doubts

@@ -15,7 +15,7 @@ from typing import Any
 from recordmill.pipeline.dataset.placement import SPLITS
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import cut
-from recordmill.pipeline.sources.naming import PART_FILE, PART_FOLDER
+from recordmill.pipeline.sources.naming import PART_FILE, PART_FOLDER, are_divided
 from recordmill.pipeline.sources.paths import listed
 
 DAY = re.compile(r"(?<!\d)(\d{4})([-_/]?)(0[1-9]|1[0-2])\2([0-2]\d|3[01])(?=/)")  # a folder of a day
@@ -27,7 +27,7 @@ REMEDIES = {  # by the meaning of commas
     "thousands": "Thousands: write numbers without commas between them. Codes: `kind: categories, separator: ','`",
     "decimal": "Numbers: write them with a point, and with nothing between thousands, such as 1234.5",
 }
-PERCENT = re.compile(r"\s*[+-]?[\d.,]+\s*%\s*")
+UNIT = re.compile(r"([$€£¥]?)\s*+[+-]?[\d.,]*\d\s*+([^\s\d.,;|]{0,5})")  # a number with a unit around it
 CODE = re.compile(r"0|[1-9]\d{0,3}")
 EXPORTS = {
     "region_shape_attributes": ("VIA's regions, whose boxes and shapes are read from its JSON alone",
@@ -112,7 +112,7 @@ def commas(cells: Sequence[str]) -> str | None:
 
 
 def value_doubts(name: str, cells: Sequence[str], kind: str) -> list[Doubt]:
-    """Doubts commas, lists written as text, and the code -1 as a class."""
+    """Doubts commas, lists written as text, units, splits of some rows only, and the code -1 as a class."""
     numbers, found = [cell.strip() for cell in cells], list[tuple[str, str]]()
     meaning, are_texts = commas(numbers), kind in ("raw", "text", "category")
     if meaning in REMEDIES and (meaning != "decimal" or kind not in ("number", "numbers")):
@@ -120,8 +120,13 @@ def value_doubts(name: str, cells: Sequence[str], kind: str) -> list[Doubt]:
     lists = list(filter(NO_JSON_LIST.match, cells))
     if are_texts and 2 * len(lists) > len(cells):
         found.append((cut(lists[0], 40), "A list: write JSON, by Python's `json.dumps`"))
-    if are_texts and cells and all(map(PERCENT.fullmatch, cells)):
-        found.append((cells[0], "Numbers: write them without %"))
+    filled = list(filter(None, numbers))
+    units = {match and "".join(match.groups()) for match in map(UNIT.fullmatch, filled)} if are_texts else {None}
+    if len(units) == 1 and (unit := units.pop()):
+        found.append((filled[0], f"Numbers: write them without {unit}"))
+    named = [cell for cell in filled if cell.lower() in SPLITS] if are_texts else []
+    if len(named) < len(cells) and are_divided(SPLITS[cell.lower()] for cell in named):
+        found.append((named[0], f"Splits: `split_by: {{column: {name}, values: …}}`; other rows are rejects"))
     if kind == "category" and {"-1", "0"} <= {*cells}:
         found.append(("-1", "Rows without a label: leave them out"))
     return [Doubt(f"column '{name}'", f"'{cell}' is read as `kind: {kind}`", remedy) for cell, remedy in found]

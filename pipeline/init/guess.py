@@ -4,7 +4,7 @@ Reads a column as one type after another, and takes the first that fits nearly a
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, NamedTuple
@@ -91,6 +91,13 @@ def feature(name: str, kind: str, why: str, reading: Reading, **options: Choice)
 def left_out(name: str, why: str, reading: Reading | None = None) -> Guess:
     """Makes the guess of an unused column."""
     return Guess(name, {"#": (None, why)}, reading or Reading())
+
+
+def without_unread(source: Mapping[str, Any], read: Iterable[Guess], others: Iterable[str]) -> dict[str, Any]:
+    """Drops what neither `read` nor `others` reads from a source's mapping of columns, which a spec refuses."""
+    names, columns = {*others}.union(*((item.column, *item.inputs) for item in read)), source.get("columns")
+    named = {name: own for name, own in columns.items() if name in names} if isinstance(columns, dict) else columns
+    return {option: named if option == "columns" else value for option, value in source.items()}
 
 
 def guess(sample: SourceSample, name: str) -> Guess | None:

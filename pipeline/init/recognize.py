@@ -141,7 +141,7 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
     chosen, unequal = by_format.get(form, filled), list[str]()
     texts = [*by_format.get("text", []), *by_format.get("", [])] if form == "text" else []
     if len(texts) > 1:
-        options, why, doubts = _written(files, "", texts, encoding, 1)
+        options, why, doubts = _written(files, "", texts, encoding, [("", None, texts)])
         code = options.get("encoding", "utf-8")
         joined, unequal = belonging.join_files(texts, lambda path: places_of_lines(files, path, code)[1])
         if joined:
@@ -310,7 +310,7 @@ def _table(
     said = belonging.one_row(head, every[0].path) if form in JSON and len(every) == 1 and not inside else ""
     if said and (form == "json" or "pandas" in said):
         raise UnknownDataError(said)
-    options, reasons, unsure = _written(files, form, every, encoding, len(sources)) if form in TEXTS else ({}, {}, [])
+    options, reasons, unsure = _written(files, form, every, encoding, sources) if form in TEXTS else ({}, {}, [])
     why, doubts = {**reasons, **why}, [*unsure, *doubts]
     if len(every) > 1 == len(sources):
         why["format"] = count(len(every), "file")
@@ -320,7 +320,9 @@ def _table(
     return Recognized(splits, shown, len(shown) == len(every), why, notes, doubts=doubts)
 
 
-def _written(files: Files, form: str, every: Sequence[FileInfo], encoding: str | None, sources: int) -> Written:
+def _written(
+    files: Files, form: str, every: Sequence[FileInfo], encoding: str | None, sources: Sequence[SourceFiles]
+) -> Written:
     heads = [read_head(files, file.path) for file in spread(every, FILES)]
     found, reason = (encoding, "as given") if encoding else dialect.find_encoding(every[0].path, heads)
     name = posixpath.basename(every[0].path)
@@ -330,10 +332,11 @@ def _written(files: Files, form: str, every: Sequence[FileInfo], encoding: str |
         head, *more = (head.decode(found, "replace") for head in heads)
         firsts = [text[:FIRST_LINE].split("\n", 1)[0].strip("\r") for text in more]
         beside = partial(naming_classes, files, every)
-        cells, reasons, unsure = dialect.cell_options(head.encode(), form, name, firsts, beside)
+        own = len(sources[0][2]) - 1 if len(every) == len(heads) else 0
+        cells, reasons, unsure = dialect.cell_options(head.encode(), form, name, firsts, beside, own)
         return {**options, **cells}, {**why, **reasons}, [*doubts, *unsure]
     if form == "text":
-        is_line = len(every) == sources
+        is_line = len(every) == len(sources)
         options["document"] = "line" if is_line else "file"
         why["document"] = "one file a split: each line is a row" if is_line else "many files: each is a row"
         sizes = {file.path: file.bytes for file in every if not is_line}

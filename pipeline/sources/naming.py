@@ -81,9 +81,10 @@ def is_id(name: str) -> bool:
 
 
 def split_of(*names: str) -> str | None:
-    """Returns the first split that a file or folder name begins or ends with: `train2017`, `val`, `mnist_train`."""
-    words = chain.from_iterable(re.findall("^[a-z]+|[a-z]+$", name.partition(".")[0].lower()) for name in names)
-    return next(filter(None, map(SPLITS.get, words)), None)
+    """Returns the first split among first and last words of file or folder names, else the only one in a name."""
+    every = (re.findall("[a-z]+", name.partition(".")[0].lower()) for name in names)
+    ends = (SPLITS.get(word) for words in every for word in words[:1] + words[-1:])
+    return next(filter(None, chain(ends, map(only_split_of, names))), None)
 
 
 def only_split_of(name: str) -> str | None:

@@ -28,8 +28,8 @@ Instant = Annotated[
 ]
 SECONDS = (1e8, 1e10)
 """Unix seconds from 1973 to 2286; smaller numbers are years, months, days (`20250131`) or Excel's days."""
-HOUR = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])\d\d")
-"""Hours such as `2025013112` or `2025013124`; as seconds they would mean 2030 to 2036."""
+HOUR = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])\d\d|\d{11,}")
+"""Hours such as `2025013112`, as seconds 2030 to 2036; milliseconds such as `1736121600000`, by ISO 8601 in 1736."""
 DISTANCE = 6
 """106 of 1.3 million pairs of emoji are nearer, variants of one drawing, as are 99 % of half-size copies (docs)."""
 Action = Literal["keep", "drop", "same_split", "fail"]

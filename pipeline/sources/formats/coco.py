@@ -62,7 +62,7 @@ class CocoImage:
     crowd: "array[int]" = field(default_factory=lambda: NO_NUMBERS)
     parts: list[Parts] = field(default_factory=lambda: NO_VALUES)  # as many as boxes, if asked
     captions: list[tuple[Any, str]] = field(default_factory=lambda: NO_VALUES)  # annotation ids and captions
-    known: set[Any] | None = None  # the annotations with ids, once another file is joined
+    known: dict[Any, dict[bytes, int]] | None = None  # once another file is joined: places by annotation and key points
     fault: Fault | None = None
 
     def add(self, annotation: Mapping[str, Any], asked: Collection[str] = ()) -> None:
@@ -135,27 +135,35 @@ class CocoImage:
         self.categories = named or NO_VALUES
 
     def join(self, other: "CocoImage") -> None:
-        """Adds another file's annotations, except those with the same id and content."""
+        """Adds another file's annotations; of those with the same id and content only missing key points."""
         self.fault = self.fault or other.fault
         if self._is_full(0):
             return
         self.sides = (other.ids and other.sides) or self.sides
-        self.known = self.known or {*self._annotations()}
-        for annotation in other._annotations():
+        own, self.known = self._annotations() if self.known is None else (), self.known or {}
+        for place, (annotation, points) in enumerate(own):
+            self.known.setdefault(annotation, {})[points] = place
+        for annotation, points in other._annotations():
             known, *content = annotation
-            if known is not None and annotation in self.known:
-                continue
-            self.known.add(annotation)
-            add = self._add_caption if len(content) == 1 else self._add_box
-            add(known, *content)
+            places = {} if known is None else self.known.setdefault(annotation, {})
+            if b"" in places and points:  # as of COCO's own two files
+                place = places[points] = places.pop(b"")
+                self.parts[place] = self.parts[place]._replace(points=points)
+            elif not places or (points and points not in places):
+                places[points] = len(self.ids)
+                add = self._add_caption if len(content) == 1 else self._add_box
+                add(known, *content)
+                if points:
+                    self.parts[-1] = self.parts[-1]._replace(points=points)
         self._is_full(0)
 
-    def _annotations(self) -> Iterator[tuple[Any, ...]]:
-        """Yields each annotation: its id with box, category, crowd and parts, or with its caption."""
+    def _annotations(self) -> Iterator[tuple[tuple[Any, ...], bytes]]:
+        """Yields each annotation, its id with box, category, crowd and shape, or with its caption, and key points."""
         boxes = zip(*(self.boxes[side::4] for side in range(4)), strict=True)
-        parts = self.parts or repeat(None, len(self.ids))
-        yield from zip(map(_hashed, self.ids), boxes, self.categories, self.crowd, parts, strict=True)
-        yield from ((_hashed(known), caption) for known, caption in self.captions)
+        every = zip(map(_hashed, self.ids), boxes, self.categories, self.crowd, strict=True)
+        for each, part in zip(every, self.parts or repeat(None, len(self.ids)), strict=True):
+            yield (*each, part and part._replace(points=b"")), part.points if part else b""
+        yield from (((_hashed(known), caption), b"") for known, caption in self.captions)
 
     def outside(self) -> Iterator[str]:
         """Yields the ids of boxes that leave the image or have no area."""

@@ -136,7 +136,7 @@ KNOWN: Mapping[type, Callable[[Any], Sorted]] = {
     memoryview: lambda value: (pa.binary(), bytes(value)),
     tuple: lambda value: (list, value),
     Decimal: _decimal,
-    datetime: lambda value: (pa.timestamp("us", "UTC" if value.tzinfo else None), value),
+    datetime: lambda value: (pa.timestamp("us", "UTC" if value.tzinfo else None), value if value == value else None),
     date: lambda value: (pa.date32(), value),
     PathLike: lambda value: (pa.string(), arrays.encoded(fsdecode(value))),
     Mapping: _dictionary,
