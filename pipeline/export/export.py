@@ -226,8 +226,7 @@ def _check_text(name: str, cell: Any) -> None:
     try:
         json.dumps(cell, allow_nan=False, default=bytes.decode)
     except ValueError as error:
-        is_bytes = isinstance(error, UnicodeDecodeError)
-        what = "bytes that are not UTF-8" if is_bytes else "NaN or an infinite number"
+        what = "bytes that are not UTF-8" if isinstance(error, UnicodeDecodeError) else "NaN or an infinite number"
         raise ExportError(f"'{name}' holds {what}, invalid in JSON: use parquet") from None
 
 

@@ -82,9 +82,8 @@ def find(output: str, wanted: str) -> Manifest:
     """Finds a version by a person's name for it.
 
     `wanted` is its name or tag; its number (`3`, `#3`); a unique prefix or suffix of its name, of digits at least four;
-    `live`; `held-back`, the newest if it is held back; or `-1`, the version published before the live one, `-2` the one
-    before that. Raises: DatasetError: no version or several match; the message names them. OutputError: `LATEST` is
-    broken.
+    `live`; `held-back`, the newest if held back; or `-1`, the version published before the live one, `-2` that before
+    it. Raises: DatasetError: no version or several match; the message names them. OutputError: `LATEST` is broken.
     """
     store = open_existing(output)
     needs_latest = wanted[:1].isalpha() or BEFORE.fullmatch(wanted)  # a tag, or relative to the live one
