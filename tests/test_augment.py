@@ -230,6 +230,11 @@ def test_boxes_keep_their_places_and_are_cut() -> None:
     _, moved = apply(image(10, 10), boxes, [CenterCrop(5)], [])
     third = np.float32([0, 0, 0, 0])
     np.testing.assert_allclose(moved, [third, [0.4, 0.4, 0.8, 1], third, third], atol=1e-6)
+    turned = [CenterCrop(5), RandomRotation((30, 30))]
+    numbers_of = augment.parameters(turned, np.zeros((1, 1)))[0]
+    _, lost = apply(image(10, 10), np.array([[0.4, 0, 0.6, 0.1]], np.float32), turned, numbers_of)
+    assert lost is not None
+    assert not lost.any(), "no line at the edge, which a turn would widen"
     for chain in ([CenterCrop(5)], [], [RandomFlip()]):
         _, none = apply(image(10, 10), np.zeros((0, 4), np.float32), chain, [1.0, 0.0][: numbers(chain)])
         assert none is not None

@@ -31,11 +31,12 @@ from recordmill.augment import (
     Views,
     apply,
 )
+from recordmill.transforms.base.stored import Ragged
 from recordmill.transforms.images import opencv
 from recordmill.transforms.images.augment import chain, policies
 from recordmill.transforms.images.augment.affine import affine_numbers
 from recordmill.transforms.images.augment.colors import LUMA, QUARTER_TURN, SAME_COLORS, color_numbers
-from recordmill.transforms.images.augment.regularization import CutMix, MixUp, symmetric_beta
+from recordmill.transforms.images.augment.regularization import BatchAugmentation, CutMix, MixUp, symmetric_beta
 from tests.messages import raises
 from tests.test_augment import ALMOST_1, _library, drawn, grey, image, rectangle, uniforms, with_each_library  # noqa: F401 - a fixture
 
@@ -466,7 +467,8 @@ def test_which_features_and_labels_are_mixed() -> None:
     features = {"image": image(4, 4).reshape(1, 4, 4, 3).repeat(2, 0), "boxes": np.ones((2, 3, 4), np.float32)}
     assert MixUp().mixed({name: each.ndim for name, each in features.items()}) == ["image"]
     assert MixUp(images=("boxes",)).mixed({"image": 4, "boxes": 3}) == ["boxes"]
-    unlabelled, nothing = MixUp().apply(features, None, uniforms(2, 2))
+    ragged = {"text": Ragged(np.arange(2), np.array([0, 2, 2]))}
+    unlabelled, nothing = MixUp().apply({**features, **ragged}, None, uniforms(2, 2))
     assert nothing is None
     assert unlabelled["boxes"] is features["boxes"]
     _, several = MixUp().apply(features, np.float32([[1, 0], [1, 1]]), uniforms(2, 2))
@@ -480,8 +482,14 @@ def test_which_features_and_labels_are_mixed() -> None:
         (MixUp(), np.arange(2), ("MixUp", "int64 [2]", "num_classes")),
         (MixUp(num_classes=3), np.zeros((2, 3), np.int64), ("int64 [2, 3]", "multi-hot")),
         (MixUp(num_classes=3, images=("photo",)), np.arange(2), ("['photo']", "of: image")),
+        (MixUp(num_classes=3, images=("price",)), np.arange(2), ("['price']", "of: image")),
+        (CutMix(num_classes=3, images=("grid",)), np.arange(2), ("['grid']", "of: image")),
+        (MixUp(), np.array([b"cat", b"dog"], object), ("object [2]", "num_classes")),
+        (MixUp(), Ragged(np.arange(2), np.array([0, 2, 2])), ("int64 [2]", "num_classes")),
     ],
 )
-def test_what_cannot_be_mixed(mixture: MixUp, label: np.ndarray, facts: tuple[str, ...]) -> None:
+def test_what_cannot_be_mixed(mixture: BatchAugmentation, label: Any, facts: tuple[str, ...]) -> None:
+    text = Ragged(np.arange(2), np.array([0, 2, 2]))
+    others = {"price": np.zeros(2, np.float32), "grid": np.zeros((2, 4, 3), np.float32), "text": text}
     with raises(ValueError, *facts):
-        mixture.apply({"image": np.zeros((2, 4, 4, 3), np.uint8)}, label, uniforms(2, 2))
+        mixture.apply({"image": np.zeros((2, 4, 4, 3), np.uint8), **others}, label, uniforms(2, mixture.lanes))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
@@ -18,7 +19,7 @@ from recordmill.dataset import Dataset, open_dataset
 from recordmill.pipeline.cli.commands import app
 from recordmill.pipeline.dataset.manifest import Span
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.export.export import ExportError, export, image_file
+from recordmill.pipeline.export.export import Column, ExportError, WebDatasetWriter, export, image_file
 from recordmill.pipeline.inspection import StoredImage, read_records
 from recordmill.transforms.images.image_parts import without_metadata
 from recordmill.transforms.images.image_stored import ImageDescription, PixelOptions
@@ -156,6 +157,15 @@ def test_two_features_of_one_column_are_refused(tmp_path: Path) -> None:
     dataset = write_small(tmp_path / "small", features=features, spec=spec, label=None)
     with raises(ExportError, "'text'", "column 'text_ids'", "rename one"):
         export(dataset, "parquet", tmp_path / "to")
+
+
+def test_a_list_of_bytes_is_no_image(small: Dataset, tmp_path: Path) -> None:
+    WebDatasetWriter.check({"json": Column("json", pa.list_(pa.binary()), list, is_image=False)})
+    schema = pa.schema([])
+    with WebDatasetWriter(tmp_path, "train", schema) as writer:
+        writer.write(next(read_records(small, "test")), {"names": [b"a", b"\xc3\xbc"]})
+    with tarfile.open(tmp_path / "data/train.tar") as tar:
+        assert json.load(tar.extractfile("00000000.json")) == {"names": ["a", "ü"]}  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from PIL import Image
 
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.cli.commands import main
+from recordmill.pipeline.dataset.manifest import read_manifest
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.forecast import sample
 from recordmill.pipeline.forecast.forecast import Forecast, duration, forecast, lines_of
@@ -240,6 +241,22 @@ def test_a_large_source_of_one_piece_is_neither_read_nor_held_whole(
     assert not result.sample_is_all
     assert 0 < result.sampled_rows * length <= 9 << 20  # a block of the source has 8 MiB
     assert result.splits["train"].rows == pytest.approx(0.8 * count, rel=0.2)
+
+
+def test_json_says_that_nothing_has_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = read_manifest(published.write_version(tmp_path / "out", rows=2))
+    monkeypatch.setattr("recordmill.pipeline.forecast.forecast.forecast", lambda *_: manifest)
+    write_jsonl(tmp_path / "rows.jsonl", [{"price": 1}])
+    spec = tmp_path / "dataset.yaml"
+    spec.write_text("name: d\nsource: {format: jsonl, path: rows.jsonl}\nfeatures: {price: {kind: number}}\n")
+    for more in ([], ["--json"]):
+        with pytest.raises(SystemExit, match="0"):
+            main(["plan", str(spec), *more])
+        printed = capsys.readouterr().out
+        assert published.VERSION in printed
+    assert json.loads(printed) == {"unchanged_since": published.VERSION, "notes": []}
 
 
 def test_the_command_prints_lines_or_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -116,6 +116,10 @@ def test_a_named_token_begins_or_ends_each_text() -> None:
     assert rows(tokenizer, ["", "a b c d e f"]) == [[end], [*theirs.encode("a b c d e f").ids[:3], end]]
     assert (tokenizer.special.begin, tokenizer.special.end) == (None, end)
     assert tokenizer.decode(tokenizer.encode("a b")) == "a b"
+    with raises(UserError, "one text", "list"):  # which the package would join, as a pair
+        tokenizer.encode(["a", "b"])
+    with raises(UserError, "one row", "batch"):
+        tokenizer.decode(np.zeros((2, 3), np.int64))
     with raises(UserError, "'<|endoftxt|>'", "end", "<|endoftext|>"):
         ours(data, end="<|endoftxt|>")
 

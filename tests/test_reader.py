@@ -21,6 +21,7 @@ from recordmill.pipeline.reader.input import Input
 from recordmill.transforms.base import buffers
 from recordmill.transforms.base.buffers import BatchMemory
 from recordmill.transforms.base.kinds import read_description
+from recordmill.transforms.base.stored import Ragged
 from tests import hand_made
 from tests.messages import assert_names, raises
 
@@ -132,6 +133,7 @@ def test_a_broken_description_is_named_when_its_input_is_made(dataset: Dataset) 
     ("text", tf.constant([[2], [0]]), [["a"], []]),
     ("text", tf.ragged.constant([[2, 3], []]), [["a", "tree"], []]),
     ("text", [np.array([2, 3]), (4,)], [["a", "tree"], ["über"]]),
+    ("text", Ragged(np.array([2, 3, 4]), np.array([0, 2, 2, 3])), [["a", "tree"], [], ["über"]]),
     ("text", [], []),
     ("text", np.zeros([0, 3], np.int64), []),
     ("category", [np.int64(0), 1, 0], ["dark", "bright", "dark"]),

@@ -375,6 +375,16 @@ def test_views_of_an_image_with_boxes_are_refused_at_once(tmp_path: Path) -> Non
     dataset.training_input(batch_size=2, augment=[Views([])], features=["image"])
 
 
+def test_views_in_a_batch_have_one_height(tmp_path: Path) -> None:
+    """Else `reshape`, which separates them, would cut at other rows."""
+    hand_made.write_dataset(tmp_path, {"image": {**hand_made.image(), "shape": [None, None, 3]}}, label=None)
+    dataset = open_dataset(tmp_path)
+    with raises(DatasetError, "'image'", "height", "RandomResizedCrop"):
+        dataset.training_input(batch_size=2, augment=[RandomFlip(), Views([RandomFlip()])])
+    given = dataset.training_input(batch_size=2, augment=[Views([RandomResizedCrop(3)])])
+    assert given.element_spec["image"].shape == (2, 6, 3, 3)
+
+
 def test_a_function_of_the_users_augments(dataset: Dataset) -> None:
     def noise(pixels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         return rng.integers(0, 256, pixels.shape, np.uint8)

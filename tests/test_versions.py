@@ -155,6 +155,14 @@ def test_pins(output: str) -> None:
     assert there(output) == [NAMES[0], NAMES[2]]
 
 
+def test_a_missing_number_is_no_part_of_a_name(local: Path, tmp_path: Path) -> None:
+    publish(str(local), tmp_path, name := "20281101T000000Z-dddd0007", "d" * 64)
+    for wanted in (7, "7", "007", "028"):
+        with raises(DatasetError, f"no version '{wanted}'"):
+            open_dataset(local, wanted)
+    assert open_dataset(local, "0007").version == open_dataset(local, "2028").version == name
+
+
 def test_a_tag_finds_its_version_and_keeps_it(output: str) -> None:
     assert tag(output, "v1", "1").version == NAMES[0]
     for wanted in ("v1", 1):

@@ -128,9 +128,12 @@ def plan(
     with quiet():
         result = forecast(parsed, files, output, options)
     if isinstance(result, Manifest):
-        print_line(f"nothing has changed since {result.version} was built: a build would end at once")
-        for line in left_out(parsed, files):
-            print_line(f"note: {line}")
+        notes = left_out(parsed, files)
+        said = f"nothing has changed since {result.version} was built: a build would end at once"
+        if as_json:
+            print_json({"unchanged_since": result.version, "notes": notes})
+        else:
+            print_line("\n".join([said, *(f"note: {line}" for line in notes)]))
         return 0
     if as_json:
         print_json(result.to_json())

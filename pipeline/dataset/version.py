@@ -14,7 +14,7 @@ from recordmill.pipeline.json_values import read_as
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.base.description import UNKNOWN, Description, StoredAs
 from recordmill.transforms.base.kinds import read_descriptions
-from recordmill.transforms.base.stored import KEY, Stored, stored_features
+from recordmill.transforms.base.stored import KEY, Ragged, Stored, stored_features
 
 PADDING = ""
 BEGIN, END = "[BEGIN]", "[END]"
@@ -201,7 +201,9 @@ def to_words(vocabulary: Sequence[str], ids: Any, padding_id: int | None) -> lis
 
 def _to_list(ids: Any) -> Any:
     """Converts NumPy arrays, eager and ragged tensors to plain lists without importing their libraries."""
-    for method in ("to_list", "numpy", "tolist"):
+    if isinstance(ids, Ragged):
+        return [_to_list(ids.row(number)) for number in range(len(ids.splits) - 1)]
+    for method in ("to_list", "tolist", "numpy"):  # PyTorch has `numpy` for the CPU alone
         if hasattr(ids, method):
             return _to_list(getattr(ids, method)())
     return [_to_list(inner) for inner in ids] if isinstance(ids, list | tuple) else ids

@@ -27,7 +27,7 @@ from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import UserError, did_you_mean
 from recordmill.pipeline.inspection import Record, StoredImage, as_image, read_records
 from recordmill.pipeline.safe_text import count
-from recordmill.transforms.base.description import Description
+from recordmill.transforms.base.description import UNKNOWN, Description
 from recordmill.transforms.base.kinds import read_descriptions
 from recordmill.transforms.base.stored import KEY
 from recordmill.transforms.images.image_header import JPEG, PNG
@@ -54,6 +54,7 @@ class Column(NamedTuple):
     feature: str
     type: pa.DataType
     cell: Callable[[Any], Any]  # makes a cell from a decoded value
+    is_image: bool
 
 
 def _columns(name: str, description: Description) -> Iterator[tuple[str, pa.DataType, Callable[[Any], Any]]]:
@@ -69,7 +70,7 @@ def _columns(name: str, description: Description) -> Iterator[tuple[str, pa.Data
     type_ = pa.binary() if dtype == "bytes" else pa.type_for_alias(dtype)
     for _ in range(depth):
         type_ = pa.list_(type_)
-    yield name, type_, _plain
+    yield name, type_, _plain if description.class_count is None else lambda each: None if each == UNKNOWN else each
     if text and text.several:
         yield f"{name}_ids", pa.list_(ids), lambda texts: [list(each.ids) for each in texts]
     elif text:
@@ -193,8 +194,10 @@ class WebDatasetWriter(ExportWriter):
     def write(self, record: Record, row: Row) -> None:
         stem = f"{record.position:08d}"
         images = {name: cell for name, cell in row.items() if isinstance(cell, ImageFile)}
-        values = {name: _text(name, cell) for name, cell in row.items() if name not in images}
-        files = {f"{stem}.json": json.dumps(values, ensure_ascii=False).encode() + b"\n"}
+        values = {name: cell for name, cell in row.items() if name not in images}
+        for name, cell in values.items():
+            _check_text(name, cell)
+        files = {f"{stem}.json": json.dumps(values, ensure_ascii=False, default=bytes.decode).encode() + b"\n"}
         files |= {f"{stem}.{name.lower()}{image.suffix}": image.data for name, image in images.items()}
         for name, data in files.items():
             member = tarfile.TarInfo(name)
@@ -209,22 +212,22 @@ class WebDatasetWriter(ExportWriter):
         """Refuses sequences of images, and names of images that differ only in case."""
         owners = {"json": "the row's values"}
         for name, column in columns.items():
+            if not column.is_image:
+                continue
             if column.type == pa.list_(pa.binary()):
                 raise ExportError(f"webdataset cannot hold several images a row, as in '{column.feature}': use parquet")
             own = f"the image '{name}'"
-            if column.type == pa.binary() and (owner := owners.setdefault(name.lower(), own)) != own:
+            if (owner := owners.setdefault(name.lower(), own)) != own:
                 raise ExportError(f"webdataset ignores case, so {own} and {owner} need the same file: use parquet")
 
 
-def _text(name: str, cell: Any) -> Any:
-    """Returns a cell as JSON holds it. Raises: ExportError."""
+def _check_text(name: str, cell: Any) -> None:
+    """Raises: ExportError: JSON cannot hold a cell, with its bytes as texts."""
     try:
-        cell = cell.decode() if isinstance(cell, bytes) else cell
-        json.dumps(cell, allow_nan=False)
-    except ValueError:
-        what = "bytes that are not UTF-8" if isinstance(cell, bytes) else "NaN or an infinite number"
+        json.dumps(cell, allow_nan=False, default=bytes.decode)
+    except ValueError as error:
+        what = "bytes that are not UTF-8" if isinstance(error, UnicodeDecodeError) else "NaN or an infinite number"
         raise ExportError(f"'{name}' holds {what}, invalid in JSON: use parquet") from None
-    return cell
 
 
 FORMATS: Mapping[str, type[ExportWriter]] = {"parquet": ParquetWriter, "webdataset": WebDatasetWriter}
@@ -259,7 +262,7 @@ def export(dataset: DatasetVersion, to: str, target: Path, split: str | None = N
             if name in columns:
                 both = f"'{columns[name].feature}' and '{feature}' both need the column '{name}'"
                 raise ExportError(f"{both}: rename one of them and build the dataset again")
-            columns[name] = Column(feature, type_, cell)
+            columns[name] = Column(feature, type_, cell, description.as_image is not None)
     writer.check(columns)
     target.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))

@@ -242,9 +242,13 @@ def _augmentations(given: Any, features: Mapping[str, Description], label: str |
     except ValueError as error:
         raise DatasetError(str(error)) from None
     for name, changes in augment.items():
-        has_places = any(each.as_places and each.lies_on == name for each in features.values())
-        if has_places and any(isinstance(change, chain.Views) for change in changes):
+        if not any(isinstance(change, chain.Views) for change in changes):
+            continue
+        if any(each.as_places and each.lies_on == name for each in features.values()):
             raise DatasetError(chain.NO_POINTS)
+        if chain.output_shape(changes, images[name].shape)[0] is None:
+            differ = f"the images '{name}' differ in height, and so would the views in a batch"
+            raise DatasetError(f"{differ}: give Views a change to one size, such as RandomResizedCrop(224)")
     for mixture in mixtures:
         if of_image and mixture.images is None:
             raise DatasetError(f"{mixture} would mix the masks {', '.join(of_image)}: name the features, images=(…)")

@@ -81,9 +81,9 @@ def held(output: str, version: str) -> Iterator[None]:
 def find(output: str, wanted: str) -> Manifest:
     """Finds a version by a person's name for it.
 
-    `wanted` is its name or tag; its number (`3`, `#3`); a unique prefix or suffix of its name; `live`; `held-back`, the
-    newest if it is held back; or `-1`, the version published before the live one, `-2` the one before that. Raises:
-    DatasetError: no version or several match; the message names them. OutputError: `LATEST` is broken.
+    `wanted` is its name or tag; its number (`3`, `#3`); a unique prefix or suffix of its name, of digits at least four;
+    `live`; `held-back`, the newest if held back; or `-1`, the version published before the live one, `-2` that before
+    it. Raises: DatasetError: no version or several match; the message names them. OutputError: `LATEST` is broken.
     """
     store = open_existing(output)
     needs_latest = wanted[:1].isalpha() or BEFORE.fullmatch(wanted)  # a tag, or relative to the live one
@@ -107,10 +107,12 @@ def find_among(manifests: list[Manifest], output: str, wanted: str, latest: Late
             before = f"{steps:,} versions" if steps > 1 else "version"
             raise DatasetError(f"{output} has no {before} before the live {latest.version}")
         return were_live[position]
+    # Where versions have numbers, a short one is no part of another version's name.
+    is_part = bool(wanted) and not (wanted.isdecimal() and len(wanted) < 4 and all(each.sequence for each in manifests))
     tests: tuple[Callable[[Manifest], bool], ...] = (
         lambda manifest: manifest.version in (wanted, latest and latest.tags.get(wanted)),
         lambda manifest: manifest.sequence > 0 and str(manifest.sequence) == wanted.removeprefix("#"),
-        lambda manifest: bool(wanted) and (manifest.version.startswith(wanted) or manifest.version.endswith(wanted)),
+        lambda manifest: is_part and (manifest.version.startswith(wanted) or manifest.version.endswith(wanted)),
     )
     for fits in tests:
         fitting = [manifest for manifest in manifests if fits(manifest)]

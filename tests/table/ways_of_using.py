@@ -162,7 +162,8 @@ def exported(world: World) -> Found:
 
 
 def _wrong_rows(cases: dict[str, Case], rows: dict[str, dict[str, Any]]) -> Iterator[str]:
-    people = {name: replace(case, shown=words) for name, case in cases.items()
+    people = {name: replace(case, shown=[None if each == "[UNK]" else each for each in words])
+              if case.kind == "category" else replace(case, shown=words) for name, case in cases.items()
               if (words := _for_people(case)) and "quantiles" not in case.feature}  # fmt: skip
     yield from _wrong_words(people, {key: {"values": {name: _seen(row[name]) for name in people}}
                                      for key, row in rows.items()})  # fmt: skip

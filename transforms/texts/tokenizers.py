@@ -153,7 +153,10 @@ class TextTokenizer:
         return self._library.joins
 
     def encode(self, text: Text) -> Ids:
-        """Returns a text's ids as the dataset stores them: int64 [ids]."""
+        """Returns a text's ids as the dataset stores them: int64 [ids]. Raises: TokenizerError: it has another form."""
+        if isinstance(text, str) == (is_list := self._options.pretokenized or self._options.kind == "pair"):
+            takes = "a list, of the row's words or of the pair's two texts" if is_list else "one text, a string"
+            raise TokenizerError(f"encode takes {takes}, got a {type(text).__name__}")
         return self.encode_batch([text]).ids.values
 
     def encode_batch(self, texts: Sequence[Text]) -> Encoded:
@@ -173,7 +176,9 @@ class TextTokenizer:
         return Encoded(self._cut(whole), whole.lengths())
 
     def decode(self, ids: Sequence[int] | Ids) -> str:
-        """Returns the text of ids, without padding and the ids around it; separators of a pair stay."""
+        """Returns the text of a row's ids, without padding and the ids around it; separators of a pair stay."""
+        if isinstance(ids, Ragged) or getattr(ids, "ndim", 1) != 1:
+            raise TokenizerError("decode takes the ids of one row, got those of a batch: decode row by row")
         padding, outer = self.special.padding, {*self.before.tolist(), *self.after.tolist()} - {self.separator_id}
         return self._library.decode([int(id_) for id_ in ids if id_ != padding and id_ not in outer])
 

@@ -150,6 +150,7 @@ class MovedBoxes:
 
     def move(self, change: Movement, values: Values, height: int, width: int) -> None:
         """Moves them with an image of this size by a change with these parameters: around moved corners, clipped."""
+        self._moved[(self._moved[:, 2:] - self._moved[:, :2] < NEAR).any(1)] = 0  # a turn would widen a line
         corners = self._moved[:, [0, 1, 0, 3, 2, 1, 2, 3]].reshape(-1, 2)
         moved = np.clip(change.move_points(corners, values, height, width), 0, 1).reshape(-1, 4, 2)
         self._moved = np.concatenate([moved.min(1), moved.max(1)], 1)

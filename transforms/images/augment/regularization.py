@@ -6,7 +6,7 @@ texts, numbers, boxes and other features stay.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from recordmill.transforms.base.stored import Ragged
 from recordmill.transforms.images import opencv
 from recordmill.transforms.images.augment import base
 from recordmill.transforms.images.augment.base import Augmentation, Fill, Floats, Pixels, Values, Window
@@ -89,6 +90,7 @@ class BatchAugmentation(base.Checked, ABC):
     """
 
     lanes: ClassVar[int] = 0  # random numbers a row
+    least: ClassVar[int] = 4  # dimensions of a mixed feature
 
     alpha: Alpha = 1.0
     num_classes: Annotated[
@@ -104,9 +106,7 @@ class BatchAugmentation(base.Checked, ABC):
     def mix(self, batch: Array, parameters: Floats) -> Array:
         """Mixes images, [rows, …, height, width, c], in place; returns rows' own shares, float32 [rows]."""
 
-    def apply(
-        self, features: Mapping[str, Array], label: Array | None, uniforms: Floats
-    ) -> tuple[dict[str, Array], Array | None]:
+    def apply(self, features: Mapping[str, Any], label: Any, uniforms: Floats) -> tuple[dict[str, Array], Array | None]:
         """Mixes a batch's rows by random numbers, float64 [rows, lanes] in [0, 1).
 
         **Images, uint8 or floats, are overwritten**; uint8 is rounded half up. The label is class ids, integers [rows],
@@ -115,10 +115,11 @@ class BatchAugmentation(base.Checked, ABC):
         ids.
         """
         drawn = self.draw(uniforms)
-        shares = [self.mix(features[name], drawn) for name in self.mixed({n: f.ndim for n, f in features.items()})]
+        sides = {name: array.ndim for name, array in features.items() if not isinstance(array, Ragged)}
+        shares = [self.mix(features[name], drawn) for name in self.mixed(sides)]
         if label is None:
             return dict(features), None
-        self.check_label(label.shape, label.dtype.name)
+        self.check_label(label)
         if label.dtype.kind in "iu":
             label = label[:, np.newaxis] == np.arange(self.num_classes or 0)
         label = label.astype(np.float32)
@@ -128,16 +129,19 @@ class BatchAugmentation(base.Checked, ABC):
     def mixed(self, dimensions: Mapping[str, int]) -> list[str]:
         """Returns the features to mix, given all features' numbers of dimensions."""
         names = self.images or [name for name, count in dimensions.items() if count >= 4]
-        missing = [name for name in names if name not in dimensions]
+        missing = [name for name in names if dimensions.get(name, 0) < self.least]
         if missing or not names:
-            raise ValueError(f"{self} finds no image {missing}; set images to some of: {', '.join(dimensions)}")
+            fit = (name for name, count in dimensions.items() if count >= self.least)
+            raise ValueError(f"{self} finds no image {missing}; set images to some of: {', '.join(fit)}")
         return list(names)
 
-    def check_label(self, shape: Sequence[int | None], dtype: str) -> None:
-        """Refuses an integer label of anything but class ids. Raises: ValueError."""
-        if "int" in dtype and (len(shape) != 1 or self.num_classes is None):
+    def check_label(self, label: Array | Ragged) -> None:
+        """Refuses ragged lists, strings, and integers of anything but class ids. Raises: ValueError."""
+        values = label.values if isinstance(label, Ragged) else label
+        is_id = values.dtype.kind in "iu" and values.ndim == 1 and self.num_classes is not None
+        if isinstance(label, Ragged) or (values.dtype.kind in "iuO" and not is_id):
             remedy = "give num_classes for one class a row, or read several as multi-hot"
-            raise ValueError(f"{self} cannot mix a label of {dtype} {list(shape)}: {remedy}")
+            raise ValueError(f"{self} cannot mix a label of {values.dtype} {list(values.shape)}: {remedy}")
 
 
 @dataclass(frozen=True)
@@ -145,6 +149,7 @@ class MixUp(BatchAugmentation):
     """Adds images and labels by their shares (Zhang et al. 2018)."""
 
     lanes: ClassVar[int] = 2
+    least: ClassVar[int] = 2
     alpha: Alpha = 0.2
 
     def draw(self, uniforms: Floats) -> Floats:
