@@ -132,6 +132,8 @@ MISTAKES = {
     "def f(inputs, outputs):\n    return inputs['txt']\n": ["mistake_8.py, line 2", "KeyError: 'txt'"],
     "import sys\ndef f(inputs, outputs):\n    sys.exit(3)\n": ["mistake_9.py, line 3", "SystemExit: 3"],
     "def g(inputs, outputs):\n    return outputs\n": ["mistake_10", "no function `f`"],
+    "import numpy\n\ndef f(inputs, outputs):\n    return outputs | {'m': numpy.ones(3)}\n": ["'m'", "a tensor"],
+    MAKE + "{'m': tf.RaggedTensor.from_tensor([[1.0, 2.0]])}\n": ["'m'", "one length", "`to_tensor()`"],
 }
 
 
@@ -143,6 +145,17 @@ def test_a_mistake_is_told(code: str, tmp_path: Path) -> None:
     function = OwnPreprocessing(f"{name}:f", "label", found, LocalStore(str(tmp_path)))
     with raises(UserError, *MISTAKES[code]):
         function({}, {"label": tf.constant(["a"])})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kept", ["[:5]", "[:0]"])
+def test_one_value_a_row(kept: str, tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "rows.jsonl", ROWS)
+    (tmp_path / "fewer.py").write_text(MAKE + f"{{'m': tf.strings.split(inputs['text']){kept}}}\n")
+    spec = SPEC.replace("own_module:preprocessing_fn", "fewer:f").replace("column: text}", "column: kind}")
+    (tmp_path / "dataset.yaml").write_text(spec)
+    with raises(UserError, "'m'", kept[2], "values", "rows", "one a row"):
+        build(load_spec(str(tmp_path / "dataset.yaml")), str(tmp_path / "out"))
 
 
 def remote() -> Runner:

@@ -238,11 +238,13 @@ def _why_not_stored(name: str, value: Any) -> str | None:
     if not is_name(name):
         return "is not a valid name: a letter, then letters, digits and underscores"
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
-    if dtype is None or shape is None or hasattr(value, "dense_shape"):
+    if dtype is None or not isinstance(shape, tf.TensorShape) or hasattr(value, "dense_shape"):
         return f"is a {type(value).__name__}: return a tensor, or a ragged one"
     if dtype.name not in STORED:
         return f"is {dtype.name}: cast it to float32, int64 or string"
     if hasattr(value, "row_splits"):
+        if value.uniform_row_length is not None and shape[1] is not None:  # tf.Transform cannot trace it
+            return "is ragged, and all its rows have one length: return its `to_tensor()`"
         return None if value.ragged_rank == 1 and shape.rank == 2 else "has lists in lists: one list a row is stored"
     if not shape.rank or not shape[1:].is_fully_defined():
         return f"has the shape {shape}: the first axis is the rows, all others need known sides, or make it ragged"

@@ -24,6 +24,7 @@ from recordmill.pipeline.build.images.read import UNDECODABLE, BuildImageReader,
 from recordmill.pipeline.build.images.transcode import as_jpeg
 from recordmill.pipeline.build.texts.encode import encoded_name, graph_column
 from recordmill.pipeline.build.worker.shard_report import Stored
+from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.faults import Fault, Faults, Reject
 from recordmill.transforms.base.stored import UNENCODED, part_name
 from recordmill.transforms.engines.transform_graph import TransformGraph, transform_graph
@@ -194,7 +195,12 @@ class StoredGraph:
         self._graph = _traced(self._loaded, tuple(self._specs.items()))
 
     def __call__(self, batch: RowBatch) -> Stored:
-        """Returns the stored tensors by feature. Raises: tf.errors.InvalidArgumentError: an image cannot be decoded."""
+        """Returns the stored tensors by feature.
+
+        Raises:
+            tf.errors.InvalidArgumentError: an image cannot be decoded.
+            UserError: the user's function returned more or fewer values than rows.
+        """
         stored = dict(self._graph({name: batch.tensor(name) for name in self._specs}))
         stored |= {name: as_tensor(batch.rows[column]) for name, column in self._beside.items() if name in stored}
         for name, options in self._images.items():
@@ -202,6 +208,10 @@ class StoredGraph:
                 stored[name] = _each(partial(as_jpeg, options=options), unencoded)
             elif options.strips and name in stored:
                 stored[name] = _each(without_metadata, stored[name])
+        for name, values in stored.items():
+            if values.shape[0] != batch.rows.num_rows:
+                of = f"{values.shape[0]:,} values for a batch of {batch.rows.num_rows:,} rows"
+                raise UserError(f"`preprocessing` stores {of} as '{name}': return one a row, in the rows' order")
         return stored
 
 
