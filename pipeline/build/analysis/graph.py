@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import tensorflow as tf
+import tensorflow_transform as tft
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_transform.impl_helper import analyze_in_place
@@ -249,6 +250,18 @@ def _why_not_stored(name: str, value: Any) -> str | None:
     if not shape.rank or not shape[1:].is_fully_defined():
         return f"has the shape {shape}: the first axis is the rows, all others need known sides, or make it ragged"
     return None
+
+
+def analyzed_columns(context: PlannedBuild, preprocessing: Preprocessing) -> frozenset[str]:
+    """Returns the columns that the user's own analyzers read. Raises: PreprocessingError: they read images."""
+    own = set(tft.get_analyze_input_columns(preprocessing, graph.input_specs(context)))
+    images = own & set(context.images())
+    if images:
+        raise PreprocessingError(
+            f"{context.preprocessing} analyzes the images of {', '.join(sorted(images))}: an analyzer sees numbers, "
+            "texts and categories only; `normalize: dataset` learns images' mean and variance"
+        )
+    return frozenset(own)
 
 
 def schema(planned: PlannedBuild) -> pa.Schema:

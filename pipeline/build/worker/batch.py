@@ -25,6 +25,7 @@ from recordmill.pipeline.build.images.transcode import as_jpeg
 from recordmill.pipeline.build.texts.encode import encoded_name, graph_column
 from recordmill.pipeline.build.worker.shard_report import Stored
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.sources.faults import Fault, Faults, Reject
 from recordmill.transforms.base.stored import UNENCODED, part_name
 from recordmill.transforms.engines.transform_graph import TransformGraph, transform_graph
@@ -230,12 +231,13 @@ class BatchTransformer:
         graph: Callable[[RowBatch], Stored],
         image_columns: Mapping[str, str],
         is_decodable: Callable[[str, bytes], bool],
+        own: str | None = None,
     ) -> None:
         """Takes the graph, the column of each image feature, and a test whether the graph decodes a feature's image.
 
-        The graph raises `tf.errors.InvalidArgumentError` for an undecodable image.
+        The graph raises `tf.errors.InvalidArgumentError` for an undecodable image; so may `own`, the user's function.
         """
-        self._graph, self._image_columns, self._is_decodable = graph, image_columns, is_decodable
+        self._graph, self._image_columns, self._is_decodable, self._own = graph, image_columns, is_decodable, own
 
     def __call__(self, batch: RowBatch) -> tuple[RowBatch, Stored]:
         """Returns the transformed rows, with the rejects of the others, and their stored tensors.
@@ -243,11 +245,12 @@ class BatchTransformer:
         Raises:
             tf.errors.InvalidArgumentError: the graph fails for another reason than an image.
             OutOfMemoryError: memory is short, even alone.
+            UserError: the user's function fails for a row.
         """
         try:
             return batch, self._stored(batch)
         except UNDECODABLE:
-            if not self._image_columns:
+            if not self._image_columns and self._own is None:
                 raise
         batch = self._drop_undecodable(batch)
         return batch, self._stored(batch, UNDECODABLE)
@@ -262,7 +265,7 @@ class BatchTransformer:
         for row, alone in enumerate(batch.each()):
             try:
                 self._stored(alone, UNDECODABLE)
-            except UNDECODABLE:
+            except UNDECODABLE as error:
                 at_fault = (
                     column
                     for name, column in self._image_columns.items()
@@ -272,7 +275,10 @@ class BatchTransformer:
                     )
                 )
                 column = next(at_fault, None)
-                if column is None:  # an error of the user's function
+                if column is None and self._own is None:
                     raise
+                if column is None:
+                    key = cut(repr(alone.rows["@key"][0].as_py().decode(errors="replace")))
+                    raise UserError(f"`{self._own}` failed: {type(error).__name__}; the row: {key}") from error
                 faults[row] = Fault("undecodable_image", read.MESSAGE, column)
         return batch.without(faults)
