@@ -9,6 +9,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from PIL import Image
 
 from recordmill import open_dataset
 from recordmill.pipeline.build.analysis.graph import OwnPreprocessing, PreprocessingError
@@ -23,9 +24,11 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.model import load_spec
+from recordmill.pipeline.verify.parity import with_parity
+from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.transforms.base.kinds import read_descriptions
-from tests.messages import raises
+from tests.messages import assert_names, raises
 from tests.tables import write_jsonl
 
 MODULE = """
@@ -156,6 +159,20 @@ def test_one_value_a_row(kept: str, tmp_path: Path) -> None:
     (tmp_path / "dataset.yaml").write_text(spec)
     with raises(UserError, "'m'", kept[2], "values", "rows", "one a row"):
         build(load_spec(str(tmp_path / "dataset.yaml")), str(tmp_path / "out"))
+
+
+@pytest.mark.slow
+def test_verify_tells_that_the_model_fails_for_rows(tmp_path: Path) -> None:
+    for number in range(9):
+        Image.new("L", (4, 4), number).save(tmp_path / f"{number}.png")
+    (tmp_path / "cut_off.py").write_text(MAKE + "{'image': tf.strings.substr(outputs['image'], 0, 5)}\n")
+    (tmp_path / "dataset.yaml").write_text(
+        "{name: own, source: {format: image_folder, path: .}, preprocessing: 'cut_off:f', "
+        "features: {image: {kind: image, size: 4}}}"
+    )
+    spec = load_spec(str(tmp_path / "dataset.yaml"))
+    (problem,) = with_parity(verify(build(spec, str(tmp_path / "out")).folder), spec, rows=9).findings.problems
+    assert_names(str(problem), "serving/saved_model.pb", "fails", "9 records")
 
 
 def remote() -> Runner:
