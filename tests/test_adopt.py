@@ -211,6 +211,8 @@ def test_keys_may_be_a_feature_of_the_records(tmp_path: Path) -> None:
         assert [row["key"] for row in values(dataset, "train")] == names
         assert dataset.source("train").number_of(names[4]) == 4
         assert dataset.manifest.rejects["by_reason"] == {"missing_key": 1}
+    with raises(UserError, "no record", "its key 'idd'", "hold: ", "id, ", "label"):
+        open_tfrecords(tmp_path / "old", tmp_path / "none", key="idd")
 
 
 def test_forgotten_records_are_in_no_order_and_stay_out(old: Path, tmp_path: Path) -> None:

@@ -309,3 +309,12 @@ def test_a_function_that_fails_for_rows_is_told(tmp_path: Path) -> None:
     spec = write(tmp_path, rows(9, lambda n: f"{n},{n},bern,{n % 2}"), SPEC + "preprocessing: mine:own\n")
     with raises(UserError, "mine:own", "InvalidArgumentError"):
         forecast_of(spec)
+
+
+def test_a_function_with_a_learned_vocabulary_is_not_run(tmp_path: Path) -> None:
+    (tmp_path / "mine_too.py").write_text(
+        "import tensorflow_transform as tft\n\ndef own(inputs, outputs):\n"
+        "    return outputs | {'ids': tft.compute_and_apply_vocabulary(inputs['city'])}\n"
+    )
+    spec = write(tmp_path, rows(9, lambda n: f"{n},{n},bern,{n % 2}"), SPEC + "preprocessing: mine_too:own\n")
+    assert_names(" ".join(forecast_of(spec).notes), "mine_too:own", "not run", "analyzers")

@@ -9,6 +9,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from PIL import Image
 
 from recordmill import open_dataset
 from recordmill.pipeline.build.analysis.graph import OwnPreprocessing, PreprocessingError
@@ -23,9 +24,11 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.model import load_spec
+from recordmill.pipeline.verify.parity import with_parity
+from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.transforms.base.kinds import read_descriptions
-from tests.messages import raises
+from tests.messages import assert_names, raises
 from tests.tables import write_jsonl
 
 MODULE = """
@@ -132,6 +135,8 @@ MISTAKES = {
     "def f(inputs, outputs):\n    return inputs['txt']\n": ["mistake_8.py, line 2", "KeyError: 'txt'"],
     "import sys\ndef f(inputs, outputs):\n    sys.exit(3)\n": ["mistake_9.py, line 3", "SystemExit: 3"],
     "def g(inputs, outputs):\n    return outputs\n": ["mistake_10", "no function `f`"],
+    "import numpy\n\ndef f(inputs, outputs):\n    return outputs | {'m': numpy.ones(3)}\n": ["'m'", "a tensor"],
+    MAKE + "{'m': tf.RaggedTensor.from_tensor([[1.0, 2.0]])}\n": ["'m'", "one length", "`to_tensor()`"],
 }
 
 
@@ -143,6 +148,31 @@ def test_a_mistake_is_told(code: str, tmp_path: Path) -> None:
     function = OwnPreprocessing(f"{name}:f", "label", found, LocalStore(str(tmp_path)))
     with raises(UserError, *MISTAKES[code]):
         function({}, {"label": tf.constant(["a"])})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kept", ["[:5]", "[:0]"])
+def test_one_value_a_row(kept: str, tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "rows.jsonl", ROWS)
+    (tmp_path / "fewer.py").write_text(MAKE + f"{{'m': tf.strings.split(inputs['text']){kept}}}\n")
+    spec = SPEC.replace("own_module:preprocessing_fn", "fewer:f").replace("column: text}", "column: kind}")
+    (tmp_path / "dataset.yaml").write_text(spec)
+    with raises(UserError, "'m'", kept[2], "values", "rows", "one a row"):
+        build(load_spec(str(tmp_path / "dataset.yaml")), str(tmp_path / "out"))
+
+
+@pytest.mark.slow
+def test_verify_tells_that_the_model_fails_for_rows(tmp_path: Path) -> None:
+    for number in range(9):
+        Image.new("L", (4, 4), number).save(tmp_path / f"{number}.png")
+    (tmp_path / "cut_off.py").write_text(MAKE + "{'image': tf.strings.substr(outputs['image'], 0, 5)}\n")
+    (tmp_path / "dataset.yaml").write_text(
+        "{name: own, source: {format: image_folder, path: .}, preprocessing: 'cut_off:f', "
+        "features: {image: {kind: image, size: 4}}}"
+    )
+    spec = load_spec(str(tmp_path / "dataset.yaml"))
+    (problem,) = with_parity(verify(build(spec, str(tmp_path / "out")).folder), spec, rows=9).findings.problems
+    assert_names(str(problem), "serving/saved_model.pb", "fails", "9 records")
 
 
 def remote() -> Runner:

@@ -10,10 +10,11 @@ from PIL import Image
 
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.run_options import Listener, Stage
+from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions.acts import rollback
 from recordmill.pipeline.versions.publishing import Published
-from tests.messages import assert_names
+from tests.messages import assert_names, raises
 
 SPEC = """
 name: days
@@ -119,3 +120,21 @@ def test_a_build_that_was_cut_off_never_goes_on_with_another_graph(tmp_path: Pat
     third = nightly.build()
     assert content(third) == content(Output(rows, "full").build())
     assert any(note.startswith("learned values changed") for note in nightly.notes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", ["summaries/rows/bucket-000.arrow", "transform_fn/saved_model.pb"])
+def test_a_build_makes_what_the_live_version_lost(lost: str, tmp_path: Path) -> None:
+    output = Output(tmp_path / "rows", "out")
+    output.spec = output.spec[: output.spec.index("  piece")].replace("refresh", "frozen")
+    write(tmp_path / "rows", "monday")
+    whole = output.build()
+    wanted = content(whole)
+    (Path(whole.folder) / lost).unlink()
+    if lost.startswith("transform_fn"):
+        with raises(UserError, lost, "analysis: refresh"):
+            output.build()
+        output.spec = output.spec.replace("frozen", "refresh")
+    again = output.build()
+    assert wanted.items() <= content(again).items()
+    assert (Path(again.folder) / lost).exists()

@@ -24,6 +24,7 @@ from recordmill.pipeline.build.summaries.look import rows_behind
 from recordmill.pipeline.build.worker.batch import BatchTransformer, RowBatch, StoredGraph
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.dataset.counts import Counts
+from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.encoded import Inflated
 from recordmill.pipeline.sources.faults import REASONS, Reject
 from recordmill.pipeline.sources.files import OutOfMemoryError, is_machine_fault
@@ -195,6 +196,8 @@ def test_a_good_row_whose_graph_fails_once_is_kept_and_a_bad_one_is_not(
 def test_an_error_that_no_image_causes_is_raised(batch: RowBatch) -> None:
     with raises(tf.errors.InvalidArgumentError, "Invalid JPEG data"):
         BatchTransformer(graph(), {"image": "photo"}, lambda name, data: True)(batch)
+    with raises(UserError, "mine:own", "InvalidArgumentError", "row: 'b'"):
+        BatchTransformer(graph(), {}, lambda name, data: True, "mine:own")(batch)
 
 
 def test_inputs_that_do_not_fit_the_graph_fail_in_every_thread(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -181,8 +181,10 @@ def _assemble(
     shutil.rmtree(into, ignore_errors=True)
     manifest = Assembly(adoption, scanned, guessed, base.forgotten, left_out, into).assemble()
     if not manifest.records:
-        why = guessed.notes[0] if guessed.notes else "all are damaged or of another type"
-        raise AdoptError(f"no record can be read: {why}")
+        faults = [fault[1] for layout, _ in layouts if (fault := guessed.reject(layout, adoption.key)) is not None]
+        why = [*faults, *guessed.notes, "all are damaged, or there are none"][0]
+        held = sorted({name for layout, _ in layouts for name in layout if name})
+        raise AdoptError(f"no record can be read: {why}" + (f"; the records hold: {listed(held)}" if held else ""))
     return manifest, guessed
 
 

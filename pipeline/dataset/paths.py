@@ -162,7 +162,7 @@ def read_checked(folder: Location, path: str, sha256: str, most: int | None = No
     """Reads a file (`read_inner`) and compares its SHA-256 in hex. Raises: DatasetError: also if it differs."""
     data = read_inner(folder, path, most)
     if hashlib.sha256(data).hexdigest() != sha256:
-        raise DatasetError(f"{folder / path} was changed")
+        raise DatasetError(f"{folder / path} was changed: copy the version again, or remove the file and build again")
     return data
 
 

@@ -20,7 +20,7 @@ from recordmill.pipeline.build.analysis import graph
 from recordmill.pipeline.build.base.live_analysis import LiveAnalysis
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import install_user_code
-from recordmill.pipeline.build.images.read import UNDECODABLE, Loaded, image_reader
+from recordmill.pipeline.build.images.read import Loaded, image_reader
 from recordmill.pipeline.build.summaries.look import learned, statistics_look
 from recordmill.pipeline.build.worker.batch import ImageBytes, ImageLoader, RowBatch
 from recordmill.pipeline.build.worker.build_shard import ShardBuilder
@@ -29,7 +29,6 @@ from recordmill.pipeline.dataset.tfrecord import pack
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.forecast.sample import PackForecast, RowSample
 from recordmill.pipeline.private_folder import private_temporary_files
-from recordmill.pipeline.safe_text import summary_of
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.faults import Fault
 from recordmill.pipeline.versions.stores.local import LocalStore
@@ -60,12 +59,7 @@ def rehearse(sample: RowSample, planned: PlannedBuild, frozen: LiveAnalysis | No
                 raise
             sample.notes.append(f"only read, not built, since {len(rows):,} rows are too few to learn from: {error}")
             return
-        try:
-            _build(sample, context, rows)
-        except UNDECODABLE as error:  # for another reason than an image
-            if planned.preprocessing is None:
-                raise
-            raise UserError(f"{planned.preprocessing} fails for sampled rows: {summary_of(error)}") from None
+        _build(sample, context, rows)
 
 
 def _with_graph(given: PlannedBuild, rows: pa.Table, frozen: LiveAnalysis | None, notes: list[str]) -> PlannedBuild:
@@ -80,8 +74,10 @@ def _with_graph(given: PlannedBuild, rows: pa.Table, frozen: LiveAnalysis | None
     preprocessing = graph.make_preprocessing(context, found, context.scratch)
     try:
         return replace(context, export=graph.make_graph(context, preprocessing))
-    except RuntimeError:  # as `analyze_in_place` says of analyzers
-        if preprocessing.own is None:
+    except UserError:
+        raise
+    except Exception:  # `analyze_in_place` fails in several ways for analyzers
+        if preprocessing.own is None or not graph.analyzed_columns(context, preprocessing):
             raise
         notes.append(f"{context.preprocessing} is not run: its analyzers read all rows")
         return replace(context, export=graph.make_graph(context, replace(preprocessing, own=None)))

@@ -28,6 +28,7 @@ from recordmill.pipeline.build.texts.encode import RowEncoder, graph_column
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.graphs import MODEL_FILE
 from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.reader.remote import VersionFiles
 from recordmill.pipeline.rows import StoredRow, find_records, rejects_of
@@ -102,7 +103,11 @@ def _compare_rows(
         return "the file of rejects is damaged"
     if not stored:
         return "none of the sample's rows has a record"
-    served = _served(folder, manifest, work, batch.keep([*stored]))
+    try:
+        served = _served(folder, manifest, work, batch.keep([*stored]))
+    except tf.errors.InvalidArgumentError:
+        findings.add(f"serving/{MODEL_FILE}", f"the model fails for the raw rows of {len(stored):,} records")
+        return None
     if served is None:
         return "the spec's features differ from the version's"
     for name, text in work.texts().items():

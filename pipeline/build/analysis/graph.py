@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import tensorflow as tf
+import tensorflow_transform as tft
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_transform.impl_helper import analyze_in_place
@@ -238,15 +239,29 @@ def _why_not_stored(name: str, value: Any) -> str | None:
     if not is_name(name):
         return "is not a valid name: a letter, then letters, digits and underscores"
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
-    if dtype is None or shape is None or hasattr(value, "dense_shape"):
+    if dtype is None or not isinstance(shape, tf.TensorShape) or hasattr(value, "dense_shape"):
         return f"is a {type(value).__name__}: return a tensor, or a ragged one"
     if dtype.name not in STORED:
         return f"is {dtype.name}: cast it to float32, int64 or string"
     if hasattr(value, "row_splits"):
+        if value.uniform_row_length is not None and shape[1] is not None:  # tf.Transform cannot trace it
+            return "is ragged, and all its rows have one length: return its `to_tensor()`"
         return None if value.ragged_rank == 1 and shape.rank == 2 else "has lists in lists: one list a row is stored"
     if not shape.rank or not shape[1:].is_fully_defined():
         return f"has the shape {shape}: the first axis is the rows, all others need known sides, or make it ragged"
     return None
+
+
+def analyzed_columns(context: PlannedBuild, preprocessing: Preprocessing) -> frozenset[str]:
+    """Returns the columns that the user's own analyzers read. Raises: PreprocessingError: they read images."""
+    own = set(tft.get_analyze_input_columns(preprocessing, graph.input_specs(context)))
+    images = own & set(context.images())
+    if images:
+        raise PreprocessingError(
+            f"{context.preprocessing} analyzes the images of {', '.join(sorted(images))}: an analyzer sees numbers, "
+            "texts and categories only; `normalize: dataset` learns images' mean and variance"
+        )
+    return frozenset(own)
 
 
 def schema(planned: PlannedBuild) -> pa.Schema:

@@ -96,6 +96,7 @@ class LiveAnalysis:
     manifest: Manifest
     spans: tuple[str, ...] = ()  # to keep without reading their rows
     is_frozen: bool = True  # whether the graph stays, whatever the rows
+    has_sums: bool = True  # whether no file with the sums of all rows is missing
 
     @property
     def folder(self) -> Location:
@@ -127,7 +128,7 @@ class LiveAnalysis:
     def summaries(self) -> dict[str, str]:
         """The SHA-256 of the kept spans' buckets of sums, by path; those of all rows if all spans are kept."""
         spans, files = set(self.spans), self.manifest.files.items() if self.spans else ()
-        if spans == self.manifest.spans.keys():
+        if self.has_sums and spans == self.manifest.spans.keys():
             return {path: entry["sha256"] for path, entry in files if path.startswith(f"{SUMMARIES}/")}
         kept = ((path, entry) for path, entry in files if span_of_file(path) in spans)
         return {path: entry["sha256"] for path, entry in kept if path.split("/")[2] == SUMMARIES}
@@ -148,11 +149,11 @@ class LiveAnalysis:
             raise damaged(self.output, error) from None
 
     def read(self, file: str) -> bytes:
-        """Reads a listed file, such as one of the graph. Raises: OutputError: damaged."""
+        """Reads a listed file, such as one of the graph. Raises: OutputError: damaged; LearnedAnewError: not frozen."""
         try:
             return read_checked(self.folder, file, self.manifest.files[file]["sha256"])
         except DatasetError as error:
-            raise damaged(self.output, error) from None
+            raise damaged(self.output, error) if self.is_frozen else LearnedAnewError([str(error)]) from None
 
     def words(self, feature: str) -> tuple[str, ...] | None:
         """Returns the words of a feature's vocabulary by id; None without a vocabulary."""
@@ -290,8 +291,11 @@ def inherit(
     if fault and options.spans:
         raise SpanError(f"--span keeps the other spans of the live version, and cannot: {fault}; build without --span")
     keeps = live is not None and spec.has_spans and options.limit is None and not fault
-    analysis = LiveAnalysis(base.output, live, is_frozen=frozen) if live and (frozen or keeps) else None
-    lacking = sorted({span for span in base.missing.values() if span}) if keeps else []
+    missing = base.missing if keeps else {}
+    has_sums = not any(span is None and f"/{SUMMARIES}/" in file for file, span in missing.items())
+    kept = frozen or keeps
+    analysis = LiveAnalysis(base.output, live, is_frozen=frozen, has_sums=has_sums) if live and kept else None
+    lacking = sorted({span for span in missing.values() if span})
     notes += note("spans read again, since the live version lacks files", lacking)
     return Inherited(names, analysis, live if keeps else None, tuple(lacking), base.forgotten, tuple(notes))
 

@@ -13,7 +13,6 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 import tensorflow as tf
-import tensorflow_transform as tft
 import tensorflow_transform.beam as tft_beam
 
 from recordmill.pipeline.build.analysis import graph
@@ -23,7 +22,7 @@ from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.beam.steps import TEMP, ListChunks, Step, WorkerStep, probe_temp
 from recordmill.pipeline.build.context import reports
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.context.graph import input_specs, install_user_code
+from recordmill.pipeline.build.context.graph import install_user_code
 from recordmill.pipeline.build.summaries.look import Look, PartialSums, Sums, kept, learned, statistics_look
 from recordmill.pipeline.build.summaries.summary import train_rows
 from recordmill.pipeline.build.worker.build_shard import ShardBuilder
@@ -32,7 +31,6 @@ from recordmill.pipeline.build.worker.packing import Packed
 from recordmill.pipeline.build.worker.read_chunk import ChunkReader, LookReader
 from recordmill.pipeline.dataset.paths import attempt_name
 from recordmill.pipeline.sources.source_reader import Chunk
-from recordmill.transforms.engines.transform_graph import Preprocessing
 
 COUNTED = "reports/counted"
 
@@ -133,7 +131,7 @@ def _check_kept(context: PlannedBuild, found: graph.LearnedAnalysis, live: LiveA
     """Checks that the graph equals that of the kept spans. Raises: LearnedAnewError."""
     changes = list(graph.learned_changes(context, live, found))
     preprocessing = graph.make_preprocessing(context, found, context.scratch)
-    if preprocessing.own and _analyzed_columns(context, preprocessing):
+    if preprocessing.own and graph.analyzed_columns(context, preprocessing):
         changes.append(f"{context.preprocessing} uses tf.Transform's analyzers, which read all rows")
     if context.measured_images() and live.sample_share < context.sample_share:
         changes.append("with fewer rows, the sample of images is a larger share of them")
@@ -153,7 +151,7 @@ def _make_graph(
             yield from graph.analysis_batches(context, columns, train_rows(context, block.rows))
 
     preprocessing = graph.make_preprocessing(context, found, context.scratch)
-    columns = _analyzed_columns(context, preprocessing) if preprocessing.own else frozenset[str]()
+    columns = graph.analyzed_columns(context, preprocessing) if preprocessing.own else frozenset[str]()
     if not columns:
         return context, graph.make_graph(context, preprocessing)
     context = replace(context, analyzed=context.analyzed | columns)
@@ -183,18 +181,6 @@ def _make_graph(
     report = reports.read_report(context.workspace, graph.ANALYZED)
     assert report is not None  # noqa: S101 - the job has ended
     return context, str(report["export"])
-
-
-def _analyzed_columns(context: PlannedBuild, preprocessing: Preprocessing) -> frozenset[str]:
-    """Returns the columns that the user's own analyzers read. Raises: PreprocessingError: they read images."""
-    own = set(tft.get_analyze_input_columns(preprocessing, input_specs(context)))
-    images = own & set(context.images())
-    if images:
-        raise graph.PreprocessingError(
-            f"{context.preprocessing} analyzes the images of {', '.join(sorted(images))}: an analyzer sees numbers, "
-            "texts and categories only; `normalize: dataset` learns images' mean and variance"
-        )
-    return frozenset(own)
 
 
 def run_job(context: PlannedBuild, chunks: Sequence[Chunk], finished: Sequence[int], runner: Runner) -> None:

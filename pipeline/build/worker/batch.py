@@ -24,6 +24,8 @@ from recordmill.pipeline.build.images.read import UNDECODABLE, BuildImageReader,
 from recordmill.pipeline.build.images.transcode import as_jpeg
 from recordmill.pipeline.build.texts.encode import encoded_name, graph_column
 from recordmill.pipeline.build.worker.shard_report import Stored
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.sources.faults import Fault, Faults, Reject
 from recordmill.transforms.base.stored import LAST, UNENCODED, part_name
 from recordmill.transforms.engines.transform_graph import TransformGraph, transform_graph
@@ -198,7 +200,12 @@ class StoredGraph:
         self._graph = _traced(self._loaded, tuple(self._specs.items()))
 
     def __call__(self, batch: RowBatch) -> Stored:
-        """Returns the stored tensors by feature. Raises: tf.errors.InvalidArgumentError: an image cannot be decoded."""
+        """Returns the stored tensors by feature.
+
+        Raises:
+            tf.errors.InvalidArgumentError: an image cannot be decoded.
+            UserError: the user's function returned more or fewer values than rows.
+        """
         stored = dict(self._graph({name: batch.tensor(name) for name in self._specs}))
         stored |= {name: as_tensor(batch.rows[column]) for name, column in self._beside.items() if name in stored}
         for name, options in self._images.items():
@@ -206,6 +213,10 @@ class StoredGraph:
                 stored[name] = _each(partial(as_jpeg, options=options), unencoded)
             elif options.strips and name in stored:
                 stored[name] = _each(without_metadata, stored[name])
+        for name, values in stored.items():
+            if values.shape[0] != batch.rows.num_rows:
+                of = f"{values.shape[0]:,} values for a batch of {batch.rows.num_rows:,} rows"
+                raise UserError(f"`preprocessing` stores {of} as '{name}': return one a row, in the rows' order")
         return stored
 
 
@@ -244,12 +255,13 @@ class BatchTransformer:
         graph: Callable[[RowBatch], Stored],
         image_columns: Mapping[str, str],
         is_decodable: Callable[[str, bytes], bool],
+        own: str | None = None,
     ) -> None:
         """Takes the graph, the column of each image feature, and a test whether the graph decodes a feature's image.
 
-        The graph raises `tf.errors.InvalidArgumentError` for an undecodable image.
+        The graph raises `tf.errors.InvalidArgumentError` for an undecodable image; so may `own`, the user's function.
         """
-        self._graph, self._image_columns, self._is_decodable = graph, image_columns, is_decodable
+        self._graph, self._image_columns, self._is_decodable, self._own = graph, image_columns, is_decodable, own
 
     def __call__(self, batch: RowBatch) -> tuple[RowBatch, Stored]:
         """Returns the transformed rows, with the rejects of the others, and their stored tensors.
@@ -257,11 +269,12 @@ class BatchTransformer:
         Raises:
             tf.errors.InvalidArgumentError: the graph fails for another reason than an image.
             OutOfMemoryError: memory is short, even alone.
+            UserError: the user's function fails for a row.
         """
         try:
             return batch, self._stored(batch)
         except UNDECODABLE:
-            if not self._image_columns:
+            if not self._image_columns and self._own is None:
                 raise
         batch = self._drop_undecodable(batch)
         return batch, self._stored(batch, UNDECODABLE)
@@ -276,7 +289,7 @@ class BatchTransformer:
         for row, alone in enumerate(batch.each()):
             try:
                 self._stored(alone, UNDECODABLE)
-            except UNDECODABLE:
+            except UNDECODABLE as error:
                 at_fault = (
                     column
                     for name, column in self._image_columns.items()
@@ -286,7 +299,10 @@ class BatchTransformer:
                     )
                 )
                 column = next(at_fault, None)
-                if column is None:  # an error of the user's function
+                if column is None and self._own is None:
                     raise
+                if column is None:
+                    key = cut(repr(alone.rows["@key"][0].as_py().decode(errors="replace")))
+                    raise UserError(f"`{self._own}` failed: {type(error).__name__}; the row: {key}") from error
                 faults[row] = Fault("undecodable_image", read.MESSAGE, column)
         return batch.without(faults)

@@ -68,6 +68,7 @@ class ShardBuilder:
             StoredGraph(context),
             {name: context.schema.features[name] for name, each in images.items() if not each.is_mask},
             lambda name, data: meter(name).is_decodable(data),
+            context.preprocessing,
         )
 
     def build(self, group: int, packed: Iterable[Packed]) -> None:
