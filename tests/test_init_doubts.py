@@ -163,6 +163,11 @@ def parts_of_rows(folder: Path) -> None:
         write(folder / f"data/{name}.csv", f"id,{columns}\n" + "".join(f"a{n},{cells}\n" for n in range(30)))
 
 
+def one_split_in_names(folder: Path) -> None:
+    for name in ("trainval", "test"):
+        write(folder / f"data/{name}.csv", "id,x,y\n" + "".join(f"{name}{n},{n / 4},{n % 2}\n" for n in range(30)))
+
+
 def digits(folder: Path) -> None:
     rows = np.random.default_rng(0).integers(0, 256, (60, 64)).tolist()
     write(folder / "data/a.csv", "".join(f"{','.join(map(str, row))},{n % 4}\n" for n, row in enumerate(rows)))
@@ -231,6 +236,7 @@ CASES: list[tuple[str, Make, str, list[list[str]], list[str]]] = [
      [["columns links, oben, rechts, unten", "`columns: [links, oben, rechts, unten]`"]], []),
     ("percent", percents, "data/a.csv", [["column 'left'", "'10%'", "without %"]], ["kind: raw"]),
     ("parts of rows", parts_of_rows, "data", [["train_labels.csv", "id, x, y", "Join them"]], []),
+    ("one split in names", one_split_in_names, "data", [["test.csv", "1 other", "`split`"]], []),
     ("pixels without a header", digits, "data/a.csv", [["a.csv", "`header`"]], ["pixel63, label]"]),
     ("equal texts", equal_texts, "data/a.txt",
      [["rejects.max_duplicate_share", " 9.5% ", " 19.0%"]],

@@ -314,6 +314,10 @@ def _table(
     why, doubts = {**reasons, **why}, [*unsure, *doubts]
     if len(every) > 1 == len(sources):
         why["format"] = count(len(every), "file")
+        named = [name for name in (posixpath.basename(file.path) for file in every) if split_of(name)]
+        if 0 < len(named) < len(every):
+            what = f"its name is a split's, {count(len(every) - len(named), 'other')} not: all are read as one"
+            doubts.append(Doubt(named[0], what, "Give each split its files: several sources, each with `split`"))
     most = SMALL_FILES if options.get("document") == "file" else FILES
     shown = [file for _, _, some in sources for file in spread(some, most)]
     splits = [{**fixed, **inside, "path": path, **options, "split": split} for path, split, _ in sources]
