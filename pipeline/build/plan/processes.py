@@ -14,7 +14,7 @@ from recordmill.pipeline.spec.model import Spec
 CORES = 2  # of a process
 BYTES = 2 << 30  # 2 GiB of a process: 1 of TensorFlow and Beam, and its batches
 SECONDS = 10.0  # of work that a process is worth: it takes six to start
-IMAGE_SECONDS, IMAGE_BYTE_SECONDS = 0.5e-3, 30e-9
+IMAGE_SECONDS, IMAGE_BYTE_SECONDS = 0.5e-3, 20e-9
 ROW_SECONDS, BYTE_SECONDS, TOKENIZED_BYTE_SECONDS = 10e-6, 80e-9, 300e-9
 
 
