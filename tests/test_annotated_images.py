@@ -128,7 +128,7 @@ def annotation(number: int, **fields: Any) -> Change:
 
 
 def named(file: str | None) -> Change:
-    return edit(INSTANCES, lambda value: value["images"][0].update(file_name=file))
+    return edit(INSTANCES, lambda value: value["images"][0].update(file_name=file, coco_url=None))
 
 
 def rename(pattern: str) -> Change:

@@ -51,6 +51,16 @@ def one_json(folder: Path) -> None:
     published.write_json(folder / "result.json", one)
 
 
+def lvis(folder: Path) -> None:
+    """LVIS names its images by their URLs at COCO."""
+    published.write_coco(folder)
+    for file in folder.glob("annotations/*.json"):
+        content, split = json.loads(file.read_text()), file.stem.rpartition("_")[2]
+        for image in content["images"]:
+            image["coco_url"] = f"http://images.cocodataset.org/{split}/{image.pop('file_name')}"
+        file.write_text(json.dumps(content))
+
+
 def roboflow_coco(folder: Path) -> None:
     for split, numbers in (("train", (1, 4)), ("valid", (7,))):
         for number in numbers:
@@ -158,6 +168,8 @@ INSTANCES = "instances_train2017.json"
 LAYOUTS: list[tuple[Make, str, list[dict[str, Any]]]] = [
     (published.write_coco, "data", [coco("train2017", "*_train2017.json", split="train"),
                                     coco("val2017", "*_val2017.json", split="validation")]),
+    (lvis, "data", [coco("", "*_train2017.json", split="train") | {"images": "data/"},
+                    coco("", "*_val2017.json", split="validation") | {"images": "data/"}]),
     (published.write_coco, f"data/annotations/{INSTANCES}", [coco("train2017", INSTANCES)]),
     (only_validation, "data", [coco("val2017", "*_val2017.json")]),
     (one_json, "data", [{"format": "coco", "path": "data/result.json"}]),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from recordmill.pipeline.dataset.placement import SPLITS
@@ -28,10 +29,12 @@ from recordmill.pipeline.yaml_document import SpecError, load_yaml
 
 LOOKED_AT = 64  # files to read the beginnings of
 IS_COCO = re.compile(
-    rb'\s*\{.*("images"\s*:\s*\[\s*\{[^{}]*"file_name"|"annotations"\s*:\s*\[\s*\{.*"image_id")\s*:', re.DOTALL
+    rb'\s*\{.*("images"\s*:\s*\[\s*\{[^{}]*"(file_name|coco_url)"|"annotations"\s*:\s*\[\s*\{.*"image_id")\s*:',
+    re.DOTALL,
 )
 COCO_KIND = re.compile(r"(?<=/)(?:instances|captions|person_keypoints|stuff|image_info)_(?=[^/]+\.json\Z)")
 FILE_NAME = re.compile(rb'"file_?name"\s*:\s*("(?:[^"\\]|\\.)*")')
+COCO_URL = re.compile(rb'"coco_url"\s*:\s*"[^"]*?([^"/]+/[^"/]+")')  # of LVIS, without `file_name`
 IS_LABELME = re.compile(rb'\s*\{.*"shapes"\s*:\s*\[', re.DOTALL)
 HOLDS_IMAGE = re.compile(rb'"imageData"\s*:\s*"')
 IS_VIA = re.compile(rb'\s*\{.*"(_via_img_metadata|shape_attributes)"\s*:\s*\{', re.DOTALL)
@@ -144,7 +147,7 @@ def _json(listing: Listing, form: str, is_one: re.Pattern[bytes], what: str) -> 
     for (folder, name), some in groups.items():
         split = split_of(name, posixpath.basename(folder))
         found = Counter[str]()
-        for text in (each for file in some for each in FILE_NAME.findall(heads[file])):
+        for text in chain.from_iterable(_names(heads[file]) for file in some):
             written = ""
             with suppress(ValueError):  # damaged, as a build reports
                 written = str(json.loads(text)).replace("\\", "/")
@@ -160,6 +163,11 @@ def _json(listing: Listing, form: str, is_one: re.Pattern[bytes], what: str) -> 
         sources.append({"format": form, "path": path, "images": images, "split": split})
         used += some
     return listing.recognized(sources, used, what, without) if heads else None
+
+
+def _names(head: bytes) -> list[bytes]:
+    """Finds the names of images, JSON strings, in the beginning of a file."""
+    return FILE_NAME.findall(head) or [b'"' + name for name in COCO_URL.findall(head)]
 
 
 def _voc(listing: Listing) -> Recognized | None:

@@ -278,7 +278,7 @@ def _read_one(
                 keys.add(key)
                 entry = item if isinstance(item, dict) else {}
                 if key == "images":
-                    nameless += not entry.get("file_name")
+                    nameless += not _path_of(entry)
                     if nameless > OBJECTS.most:
                         raise JsonDamageError(f"{nameless:,} entries of `images` have no `file_name`: not COCO's JSON")
                     entries.append(_listed(entry, by_id, len(entries) + 1, folder, images))
@@ -303,11 +303,16 @@ def _read_one(
     return entries
 
 
+def _path_of(entry: Mapping[str, Any]) -> Any:
+    """Returns an image's `file_name`; of LVIS, which has none, the folder and name in its `coco_url`."""
+    return entry.get("file_name") or "/".join(str(entry.get("coco_url") or "").split("/")[-2:])
+
+
 def _listed(
     entry: Mapping[str, Any], by_id: dict[Any, CocoImage], number: int, folder: str, images: str | None
 ) -> CocoImage:
     """Returns the image of an entry of `images`; a second entry with the same id becomes another image."""
-    known, name = _id(entry.get("id")), entry.get("file_name")
+    known, name = _id(entry.get("id")), _path_of(entry)
     first = image = by_id.setdefault(_hashed(known), CocoImage(known)) if known is not None else CocoImage(None)
     if image.number is not None:
         image = CocoImage(known)
