@@ -22,7 +22,8 @@ from recordmill.transforms.base.columns import Column, ColumnType
 from tests import published_formats as published
 from tests import tfrecords
 from tests.messages import assert_names, raises
-from tests.tables import CATEGORY, FILES, IMAGE, NUMBER, Read, read, write_jsonl
+from tests.pictures import saved
+from tests.tables import CATEGORY, FILES, IMAGE, NUMBER, Read, read, tar, write_jsonl
 
 BOXES = {"image": IMAGE, "categories": Column(ColumnType.CATEGORY, many=True)}
 
@@ -455,6 +456,16 @@ def test_descriptions_of_hugging_face_are_no_data(tmp_path: Path) -> None:
     (tmp_path / "data/data.arrow").write_bytes(b"ARROW1\0\0")
     with raises(UserError, "data.arrow", "`Dataset.to_parquet`"):
         starter(str(tmp_path / "data"), FILES)
+
+
+def test_what_img2dataset_writes_is_its_samples(tmp_path: Path) -> None:
+    members = [(f"{n:05}.{end}", data) for n in range(9) for end, data in (("png", saved(form="PNG")), ("txt", "a b"))]
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/00000.tar").write_bytes(tar(*members))
+    pd.DataFrame({"url": ["http://a/b.png"] * 9, "caption": ["a b"] * 9}).to_parquet(tmp_path / "data/00000.parquet")
+    spec, text = guessed(tmp_path)
+    assert [(each.format, each.path) for each in spec.source] == [("webdataset", "data/00000.tar")]
+    assert "# left out: 1 (00000.parquet)" in text
 
 
 def test_objects_that_share_no_key_are_no_rows(tmp_path: Path) -> None:

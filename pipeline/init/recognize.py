@@ -133,7 +133,8 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
     has_metadata = any(posixpath.basename(file.path) in NAMES for file in tables)
     if images and (has_metadata or of_images >= of_tables):
         return _images(files, folder, images, [file for file in filled if not is_row(file.path)], encoding)
-    form = next((form for form in TABLES if form in by_format), None)
+    has_samples = 2 * sum(file.bytes for file in by_format.get("webdataset", ())) > of_tables  # img2dataset's
+    form = "webdataset" if has_samples else next((form for form in TABLES if form in by_format), None)
     largest = max(filled, key=lambda file: file.bytes)
     if form is None and largest in by_format.get("", ()):
         format_of(files, largest.path)
