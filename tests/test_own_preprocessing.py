@@ -175,6 +175,28 @@ def test_verify_tells_that_the_model_fails_for_rows(tmp_path: Path) -> None:
     assert_names(str(problem), "serving/saved_model.pb", "fails", "9 records")
 
 
+SHIFTED = [
+    ("replaced", "+ 5", ["0 to 2", "6 to 7"]),
+    ("replaced", "- 5", ["0 to 2", "-4 to -3"]),
+    ("text", "+ 50", ["0 to 3", "52 to 53"]),
+    ("text", "- 50", ["0 to 3", "-48 to -47"]),
+    ("kind", "- 1", ["0 to 1", "-1 to 0"]),
+    ("n", "+ 9", ["0 to 1", "9 to 10"]),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "by", "facts"), SHIFTED)
+def test_ids_that_a_feature_lacks_are_refused(name: str, by: str, facts: list[str], tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "rows.jsonl", ROWS[:12])
+    module = f"shifted_{name}_{by[-2:].strip()}"
+    (tmp_path / f"{module}.py").write_text(MAKE + f"{{'{name}': outputs['{name}'] {by}}}\n")
+    spec = SPEC.replace("own_module:preprocessing_fn", f"{module}:f").replace("column: text}", "column: kind}")
+    (tmp_path / "dataset.yaml").write_text(spec.replace("normalize: none", "boundaries: [9]"))
+    with raises(UserError, f"'{name}'", *facts, "`preprocessing`", "new name"):
+        build(load_spec(str(tmp_path / "dataset.yaml")), str(tmp_path / "out"))
+
+
 def remote() -> Runner:
     return Runner(FnApiRunner(), PipelineOptions([], direct_running_mode="in_memory"), is_local=False)
 
