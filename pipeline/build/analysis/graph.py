@@ -37,7 +37,7 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.graphs import MODEL_FILE, UnsafeGraphError, check_model
 from recordmill.pipeline.sources.user_code import FAILURES, UserCode, blame, load
 from recordmill.pipeline.versions.stores.base import Store
-from recordmill.transforms.base.stored import KEY
+from recordmill.transforms.base.stored import KEY, part_name
 from recordmill.transforms.engines.transform_graph import Preprocessing
 from recordmill.transforms.texts.chat_spec import Chat
 from recordmill.transforms.texts.text_ids_spec import TextIds
@@ -98,7 +98,9 @@ def make_preprocessing(context: PlannedBuild, found: LearnedAnalysis, folder: st
             file.write(text)
     own = None
     if context.preprocessing:
-        own = OwnPreprocessing(context.preprocessing, context.schema.label, context.user_code, context.workspace)
+        read = {part_name(name, part): name for name, each in context.features.items() for part in each.read_parts()}
+        label, code = context.schema.label, context.user_code
+        own = OwnPreprocessing(context.preprocessing, label, code, context.workspace, read)
     return Preprocessing(context.features, context.learned, paths, found.statistics, own)
 
 
@@ -204,9 +206,11 @@ class OwnPreprocessing:
     It is pickled by name, and imported on the first call.
     """
 
-    def __init__(self, reference: str, label: str | None, code: UserCode | None, errors: Store) -> None:
-        """Takes the workspace for a worker's errors (`context.reports`)."""
-        self._reference, self._label, self._code, self._errors = reference, label, code, errors
+    def __init__(
+        self, reference: str, label: str | None, code: UserCode | None, errors: Store, read: Mapping[str, str]
+    ) -> None:
+        """Takes the workspace for a worker's errors (`context.reports`), and the feature of each part that is read."""
+        self._reference, self._label, self._code, self._errors, self._read = reference, label, code, errors, read
 
     def __call__(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the tensors to store. Raises: UserCodeError; PreprocessingError: some are invalid or missing."""
@@ -228,7 +232,10 @@ class OwnPreprocessing:
             if not outcome:
                 raise PreprocessingError(f"{self._reference} returned nothing to store")
             for name, value in outcome.items():
-                if wrong := _why_not_stored(name, value):
+                wrong, of = _why_not_stored(name, value), self._read.get(name, "")
+                if of in outcome and type(outcome[of]) is type(outputs[of]):
+                    wrong = f"is a part of '{of}', which the reader adds: rename it"
+                if wrong:
                     raise PreprocessingError(f"{self._reference}: '{name}' {wrong}")
             return outcome
 
