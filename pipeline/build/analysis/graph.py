@@ -100,7 +100,8 @@ def make_preprocessing(context: PlannedBuild, found: LearnedAnalysis, folder: st
     if context.preprocessing:
         read = {part_name(name, part): name for name, each in context.features.items() for part in each.read_parts()}
         label, code = context.schema.label, context.user_code
-        own = OwnPreprocessing(context.preprocessing, label, code, context.workspace, read)
+        encoded = {part_name(name, part) for name, part in context.encoded()}
+        own = OwnPreprocessing(context.preprocessing, label, code, context.workspace, read, encoded)
     return Preprocessing(context.features, context.learned, paths, found.statistics, own)
 
 
@@ -207,10 +208,20 @@ class OwnPreprocessing:
     """
 
     def __init__(
-        self, reference: str, label: str | None, code: UserCode | None, errors: Store, read: Mapping[str, str]
+        self,
+        reference: str,
+        label: str | None,
+        code: UserCode | None,
+        errors: Store,
+        read: Mapping[str, str],
+        encoded: Collection[str],
     ) -> None:
-        """Takes the workspace for a worker's errors (`context.reports`), and the feature of each part that is read."""
-        self._reference, self._label, self._code, self._errors, self._read = reference, label, code, errors, read
+        """Takes the workspace for a worker's errors (`context.reports`), and two sorts of names.
+
+        `read` are the parts that only the reader adds, with their features; `encoded` are made before the graph.
+        """
+        self._reference, self._label, self._code, self._errors = reference, label, code, errors
+        self._read, self._encoded = read, encoded
 
     def __call__(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the tensors to store. Raises: UserCodeError; PreprocessingError: some are invalid or missing."""
@@ -235,6 +246,8 @@ class OwnPreprocessing:
                 wrong, of = _why_not_stored(name, value), self._read.get(name, "")
                 if of in outcome and type(outcome[of]) is type(outputs[of]):
                     wrong = f"is a part of '{of}', which the reader adds: rename it"
+                if name in self._encoded and value is not outputs[name]:
+                    wrong = "is made before the graph, which cannot change it: return it as it came, or not at all"
                 if wrong:
                     raise PreprocessingError(f"{self._reference}: '{name}' {wrong}")
             return outcome
