@@ -156,6 +156,19 @@ def test_a_mistake_is_told(code: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_an_operation_that_no_published_graph_has_ends_the_build(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "rows.jsonl", ROWS)
+    (tmp_path / "in_python.py").write_text(
+        MAKE + "{'m': tf.ensure_shape(tf.numpy_function(abs, [inputs['n']], tf.float32), [None])}\n"
+    )
+    spec = SPEC.replace("own_module:preprocessing_fn", "in_python:f").replace("column: text}", "column: kind}")
+    (tmp_path / "dataset.yaml").write_text(spec)
+    with raises(UserError, "in_python:f", "'PyFunc'", "without Python") as caught:
+        build(load_spec(str(tmp_path / "dataset.yaml")), str(tmp_path / "out"))
+    assert "KeepExport" not in str(caught.value)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", ["[:5]", "[:0]"])
 def test_one_value_a_row(kept: str, tmp_path: Path) -> None:
     write_jsonl(tmp_path / "rows.jsonl", ROWS)

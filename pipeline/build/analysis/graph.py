@@ -113,7 +113,10 @@ def make_graph(context: PlannedBuild, preprocessing: Preprocessing) -> str:
 
 
 def _keep_export(made: str, planned: PlannedBuild, temp: str) -> str:
-    """Stores a folder's export, its tables without the path of `temp`, their files' folder; returns its name."""
+    """Stores a folder's export, its tables without the path of `temp`, their files' folder; returns its name.
+
+    Raises: PreprocessingError: the user's function has an operation that no published graph may have.
+    """
     saved_model = Path(made, "transform_fn")
     path = saved_model / "saved_model.pb"
     model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
@@ -121,14 +124,18 @@ def _keep_export(made: str, planned: PlannedBuild, temp: str) -> str:
         for node in (*each.node, *(node for function in each.library.function for node in function.node_def)):
             if "shared_name" in node.attr:
                 node.attr["shared_name"].s = node.attr["shared_name"].s.replace(temp.encode() + b"/", b"")
-    path.write_bytes(model.SerializeToString(deterministic=True))
+    data = model.SerializeToString(deterministic=True)
+    if problems := check_model(data).problems:
+        remedy = "take operations of TensorFlow without Python, files or state"
+        raise PreprocessingError(f"{planned.preprocessing}: {problems[0]}: {remedy}")
+    path.write_bytes(data)
     (saved_model / "fingerprint.pb").unlink(missing_ok=True)  # optional, and outdated
     return graph.pack_graph(planned.workspace, made)
 
 
 def keep_analyzed(saved_model: str, metadata: object, planned: PlannedBuild, temp: str) -> None:
     """Stores and reports the export of the user's analyzers, in a worker; `WriteTransformFn` would fail on retries."""
-    with tempfile.TemporaryDirectory(prefix="recordmill-") as made:
+    with reports.leaving_error(planned.workspace), tempfile.TemporaryDirectory(prefix="recordmill-") as made:
         for parent, _, names in tf.io.gfile.walk(saved_model):  # copied, local or at a URL of TensorFlow's
             local = os.path.join(made, "transform_fn", parent[len(saved_model) :].strip("/"))
             os.makedirs(local)
