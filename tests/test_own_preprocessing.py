@@ -137,8 +137,8 @@ MISTAKES = {
     "def g(inputs, outputs):\n    return outputs\n": ["mistake_10", "no function `f`"],
     "import numpy\n\ndef f(inputs, outputs):\n    return outputs | {'m': numpy.ones(3)}\n": ["'m'", "a tensor"],
     MAKE + "{'m': tf.RaggedTensor.from_tensor([[1.0, 2.0]])}\n": ["'m'", "one length", "`to_tensor()`"],
-    MAKE + "{'m_length': tf.constant([2])}\n": ["'m_length'", "a part of 'm'", "rename it"],
-    MAKE + "{'tags': outputs['tags'] + 1}\n": ["'tags'", "made before the graph", "as it came"],
+    MAKE + "{'m_length': tf.constant([2])}\n": ["'m_length'", "for 'm'", "another name"],
+    MAKE + "{'tags': outputs['tags'] + 1}\n": ["'tags'", "before or after the graph", "as it came"],
 }
 
 
@@ -150,7 +150,9 @@ def test_a_mistake_is_told(code: str, tmp_path: Path) -> None:
     name = f"mistake_{list(MISTAKES).index(code)}"
     (tmp_path / f"{name}.py").write_text(code)
     found = UserCode.of([f"{name}:f"], str(tmp_path))
-    function = OwnPreprocessing(f"{name}:f", "label", found, LocalStore(str(tmp_path)), {"m_length": "m"}, {"tags"})
+    function = OwnPreprocessing(
+        f"{name}:f", "label", found, LocalStore(str(tmp_path)), {"m_length": "m", "tags": "tags"}
+    )
     with raises(UserError, *MISTAKES[code]):
         function({}, {"label": tf.constant(["a"]), "m": RAGGED, "tags": RAGGED})
 

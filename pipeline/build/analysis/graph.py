@@ -98,10 +98,10 @@ def make_preprocessing(context: PlannedBuild, found: LearnedAnalysis, folder: st
             file.write(text)
     own = None
     if context.preprocessing:
-        read = {part_name(name, part): name for name, each in context.features.items() for part in each.read_parts()}
+        read = [(name, part) for name, each in context.features.items() for part in each.read_parts()]
+        beside = {part_name(*each): each[0] for each in [*context.encoded(), *read]}
         label, code = context.schema.label, context.user_code
-        encoded = {part_name(name, part) for name, part in context.encoded()}
-        own = OwnPreprocessing(context.preprocessing, label, code, context.workspace, read, encoded)
+        own = OwnPreprocessing(context.preprocessing, label, code, context.workspace, beside)
     return Preprocessing(context.features, context.learned, paths, found.statistics, own)
 
 
@@ -113,10 +113,7 @@ def make_graph(context: PlannedBuild, preprocessing: Preprocessing) -> str:
 
 
 def _keep_export(made: str, planned: PlannedBuild, temp: str) -> str:
-    """Stores a folder's export, its tables without the path of `temp`, their files' folder; returns its name.
-
-    Raises: PreprocessingError: the user's function has an operation that no published graph may have.
-    """
+    """Stores an export, its tables without `temp`, their folder; returns its name. Raises: PreprocessingError."""
     saved_model = Path(made, "transform_fn")
     path = saved_model / "saved_model.pb"
     model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
@@ -126,8 +123,7 @@ def _keep_export(made: str, planned: PlannedBuild, temp: str) -> str:
                 node.attr["shared_name"].s = node.attr["shared_name"].s.replace(temp.encode() + b"/", b"")
     data = model.SerializeToString(deterministic=True)
     if problems := check_model(data).problems:
-        remedy = "take operations of TensorFlow without Python, files or state"
-        raise PreprocessingError(f"{planned.preprocessing}: {problems[0]}: {remedy}")
+        raise PreprocessingError(f"{planned.preprocessing}: {problems[0]}: use others, without Python, files or state")
     path.write_bytes(data)
     (saved_model / "fingerprint.pb").unlink(missing_ok=True)  # optional, and outdated
     return graph.pack_graph(planned.workspace, made)
@@ -215,20 +211,10 @@ class OwnPreprocessing:
     """
 
     def __init__(
-        self,
-        reference: str,
-        label: str | None,
-        code: UserCode | None,
-        errors: Store,
-        read: Mapping[str, str],
-        encoded: Collection[str],
+        self, reference: str, label: str | None, code: UserCode | None, errors: Store, beside: Mapping[str, str]
     ) -> None:
-        """Takes the workspace for a worker's errors (`context.reports`), and two sorts of names.
-
-        `read` are the parts that only the reader adds, with their features; `encoded` are made before the graph.
-        """
-        self._reference, self._label, self._code, self._errors = reference, label, code, errors
-        self._read, self._encoded = read, encoded
+        """Takes the workspace for a worker's errors (`context.reports`), and the features of parts made elsewhere."""
+        self._reference, self._label, self._code, self._errors, self._beside = reference, label, code, errors, beside
 
     def __call__(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the tensors to store. Raises: UserCodeError; PreprocessingError: some are invalid or missing."""
@@ -250,11 +236,10 @@ class OwnPreprocessing:
             if not outcome:
                 raise PreprocessingError(f"{self._reference} returned nothing to store")
             for name, value in outcome.items():
-                wrong, of = _why_not_stored(name, value), self._read.get(name, "")
-                if of in outcome and type(outcome[of]) is type(outputs[of]):
-                    wrong = f"is a part of '{of}', which the reader adds: rename it"
-                if name in self._encoded and value is not outputs[name]:
-                    wrong = "is made before the graph, which cannot change it: return it as it came, or not at all"
+                wrong, of = _why_not_stored(name, value), self._beside.get(name, "")
+                is_taken = name in outputs or (of in outcome and type(outcome[of]) is type(outputs[of]))
+                if of and is_taken and value is not outputs.get(name):
+                    wrong = f"is made before or after the graph, for '{of}': leave it as it came, or take another name"
                 if wrong:
                     raise PreprocessingError(f"{self._reference}: '{name}' {wrong}")
             return outcome
