@@ -137,7 +137,12 @@ MISTAKES = {
     "def g(inputs, outputs):\n    return outputs\n": ["mistake_10", "no function `f`"],
     "import numpy\n\ndef f(inputs, outputs):\n    return outputs | {'m': numpy.ones(3)}\n": ["'m'", "a tensor"],
     MAKE + "{'m': tf.RaggedTensor.from_tensor([[1.0, 2.0]])}\n": ["'m'", "one length", "`to_tensor()`"],
+    MAKE + "{'m_length': tf.constant([2])}\n": ["'m_length'", "for 'm'", "another name"],
+    MAKE + "{'tags': outputs['tags'] + 1}\n": ["'tags'", "before or after the graph", "as it came"],
 }
+
+
+RAGGED = tf.ragged.constant([[1, 2]], tf.int64)
 
 
 @pytest.mark.parametrize("code", MISTAKES)
@@ -145,9 +150,24 @@ def test_a_mistake_is_told(code: str, tmp_path: Path) -> None:
     name = f"mistake_{list(MISTAKES).index(code)}"
     (tmp_path / f"{name}.py").write_text(code)
     found = UserCode.of([f"{name}:f"], str(tmp_path))
-    function = OwnPreprocessing(f"{name}:f", "label", found, LocalStore(str(tmp_path)))
+    function = OwnPreprocessing(
+        f"{name}:f", "label", found, LocalStore(str(tmp_path)), {"m_length": "m", "tags": "tags"}
+    )
     with raises(UserError, *MISTAKES[code]):
-        function({}, {"label": tf.constant(["a"])})
+        function({}, {"label": tf.constant(["a"]), "m": RAGGED, "tags": RAGGED})
+
+
+@pytest.mark.slow
+def test_an_operation_that_no_published_graph_has_ends_the_build(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "rows.jsonl", ROWS)
+    (tmp_path / "in_python.py").write_text(
+        MAKE + "{'m': tf.ensure_shape(tf.numpy_function(abs, [inputs['n']], tf.float32), [None])}\n"
+    )
+    spec = SPEC.replace("own_module:preprocessing_fn", "in_python:f").replace("column: text}", "column: kind}")
+    (tmp_path / "dataset.yaml").write_text(spec)
+    with raises(UserError, "in_python:f", "'PyFunc'", "without Python") as caught:
+        build(load_spec(str(tmp_path / "dataset.yaml")), str(tmp_path / "out"))
+    assert "KeepExport" not in str(caught.value)
 
 
 @pytest.mark.slow
@@ -173,6 +193,28 @@ def test_verify_tells_that_the_model_fails_for_rows(tmp_path: Path) -> None:
     spec = load_spec(str(tmp_path / "dataset.yaml"))
     (problem,) = with_parity(verify(build(spec, str(tmp_path / "out")).folder), spec, rows=9).findings.problems
     assert_names(str(problem), "serving/saved_model.pb", "fails", "9 records")
+
+
+SHIFTED = [
+    ("replaced", "+ 5", ["0 to 2", "6 to 7"]),
+    ("replaced", "- 5", ["0 to 2", "-4 to -3"]),
+    ("text", "+ 50", ["0 to 3", "52 to 53"]),
+    ("text", "- 50", ["0 to 3", "-48 to -47"]),
+    ("kind", "- 1", ["0 to 1", "-1 to 0"]),
+    ("n", "+ 9", ["0 to 1", "9 to 10"]),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "by", "facts"), SHIFTED)
+def test_ids_that_a_feature_lacks_are_refused(name: str, by: str, facts: list[str], tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "rows.jsonl", ROWS[:12])
+    module = f"shifted_{name}_{by[-2:].strip()}"
+    (tmp_path / f"{module}.py").write_text(MAKE + f"{{'{name}': outputs['{name}'] {by}}}\n")
+    spec = SPEC.replace("own_module:preprocessing_fn", f"{module}:f").replace("column: text}", "column: kind}")
+    (tmp_path / "dataset.yaml").write_text(spec.replace("normalize: none", "boundaries: [9]"))
+    with raises(UserError, f"'{name}'", *facts, "`preprocessing`", "new name"):
+        build(load_spec(str(tmp_path / "dataset.yaml")), str(tmp_path / "out"))
 
 
 def remote() -> Runner:

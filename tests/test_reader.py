@@ -85,6 +85,15 @@ def test_an_impossible_shape_is_one_line(copied: Path, side: int, limit: str) ->
         open_dataset(copied).training_input(batch_size=1)
 
 
+def test_a_mask_never_takes_the_name_of_a_feature(copied: Path) -> None:
+    manifest = json.loads((copied / "dataset.json").read_text())
+    manifest["features"]["text_mask"] = manifest["features"]["category"]
+    (copied / "dataset.json").write_text(json.dumps(manifest))
+    with raises(DatasetError, "masks=True", "'text_mask'", "leave"):
+        open_dataset(copied).training_input(batch_size=1, masks=True)
+    assert open_dataset(copied).training_input(batch_size=1, features=["text"], masks=True).element_spec
+
+
 def test_a_batch_that_memory_does_not_hold_is_one_line(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BatchMemory, "empty", MagicMock(side_effect=MemoryError("8 EiB")))
     batches = open_dataset(copied).training_input(batch_size=2, features=["text"]).as_numpy()

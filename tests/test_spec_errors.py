@@ -1,10 +1,11 @@
 """Messages about a wrong spec name the line, the place, the value and the nearest valid name."""
 
 import shlex
+from pathlib import Path
 
 import pytest
 
-from recordmill.pipeline.spec.model import parse_spec
+from recordmill.pipeline.spec.model import load_spec, parse_spec
 from recordmill.pipeline.yaml_document import SpecError
 from tests.messages import assert_names, raises
 
@@ -171,6 +172,13 @@ def test_a_path_as_source_is_written_out(path: str, form: str) -> None:
     with raises(SpecError, ":2: source: ", f"{{format: {form}, path: {path}}}", f"init {shlex.quote(path)}`"):
         parse_spec(given)
     assert parse_spec(given.replace(path, "own:rows")).source[0].format == "python"
+
+
+def test_a_spec_of_a_path_is_named_by_it(tmp_path: Path) -> None:
+    (tmp_path / "wrong.yaml").write_text("name: 5x\n")
+    for file in ("wrong.yaml", "none.yaml"):
+        with raises(SpecError, str(tmp_path / file)):
+            load_spec(tmp_path / file)
 
 
 def test_one_of_several_sources_is_named() -> None:

@@ -71,6 +71,7 @@ class Counts:
     profile: Profile = field(default_factory=dict)
     rejected: int = 0
     at_fault: Mapping[str, int] = field(default_factory=dict)  # rejected rows by the column at fault
+    bounds: Mapping[str, tuple[int, int]] | None = None  # of the int64 stored by the user's `preprocessing`, by name
 
     @classmethod
     def sum(cls, several: Iterable["Counts"]) -> "Counts":
@@ -81,8 +82,10 @@ class Counts:
                 total.update(getattr(each, name))
         windows = [each.more_windows for each in parts if each.more_windows is not None]
         lengths = profile.gathered(each.lengths for each in parts)
+        bounds = profile.gathered(each.bounds or {} for each in parts)
         return cls(
             **totals,
+            bounds={name: (min(map(min, each)), max(map(max, each))) for name, each in bounds.items()} or None,
             more_windows=sum(windows) if windows else None,
             lengths={name: profile.add_up_lengths(several) for name, several in lengths.items()},
             profile=profile.add_up(each.profile for each in parts),

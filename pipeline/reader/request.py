@@ -17,7 +17,7 @@ from recordmill.pipeline.reader.order import Integers, Selected, Steps, lanes_fo
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.base.description import Description
 from recordmill.transforms.base.kinds import read_descriptions
-from recordmill.transforms.base.stored import IMAGES, KEY, Stored
+from recordmill.transforms.base.stored import IMAGES, KEY, Stored, part_name
 from recordmill.transforms.images.augment import chain
 from recordmill.transforms.images.augment.base import Augmentation
 from recordmill.transforms.images.augment.regularization import BatchAugmentation
@@ -182,6 +182,8 @@ def _check_forms(given: ReadOptions, features: Mapping[str, Description], manife
     texts = {name: text for name, description in features.items() if (text := description.as_text)}
     if given.text != "padded" and not texts:
         raise DatasetError(f"text='{given.text}' needs a text, and none is read: leave it out")
+    if taken := [part_name(name, "mask") for name in texts if given.masks and part_name(name, "mask") in features]:
+        raise DatasetError(f"masks=True adds '{taken[0]}', the name of a feature, too: leave one of both out")
     several = [name for name, text in texts.items() if text.several]
     if given.captions != "all" and not several:
         raise DatasetError(f"captions='{given.captions}' needs several texts per row, and none are read: leave it out")

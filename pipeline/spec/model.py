@@ -330,12 +330,13 @@ def parse_spec(text: str, where: str = "dataset.yaml") -> Spec:
         raise SpecError("\n".join(explain(error, document, Spec))) from None
 
 
-def load_spec(path: str, text: str | None = None) -> Spec:
+def load_spec(path: str | Path, text: str | None = None) -> Spec:
     """Reads a spec's file, or its `text`. Relative paths start at its folder but stay so: it affects no build key.
 
     Raises: SpecError: the file is missing, unreadable or wrong.
     """
     check_types({"path": path}, {"path": str | Path})
+    path = str(path)
     try:
         text = Path(path).read_text(encoding="utf-8") if text is None else text
         spec = parse_spec(text, path)

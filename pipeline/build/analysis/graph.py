@@ -37,7 +37,7 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.graphs import MODEL_FILE, UnsafeGraphError, check_model
 from recordmill.pipeline.sources.user_code import FAILURES, UserCode, blame, load
 from recordmill.pipeline.versions.stores.base import Store
-from recordmill.transforms.base.stored import KEY
+from recordmill.transforms.base.stored import KEY, part_name
 from recordmill.transforms.engines.transform_graph import Preprocessing
 from recordmill.transforms.texts.chat_spec import Chat
 from recordmill.transforms.texts.text_ids_spec import TextIds
@@ -98,7 +98,10 @@ def make_preprocessing(context: PlannedBuild, found: LearnedAnalysis, folder: st
             file.write(text)
     own = None
     if context.preprocessing:
-        own = OwnPreprocessing(context.preprocessing, context.schema.label, context.user_code, context.workspace)
+        read = [(name, part) for name, each in context.features.items() for part in each.read_parts()]
+        beside = {part_name(*each): each[0] for each in [*context.encoded(), *read]}
+        label, code = context.schema.label, context.user_code
+        own = OwnPreprocessing(context.preprocessing, label, code, context.workspace, beside)
     return Preprocessing(context.features, context.learned, paths, found.statistics, own)
 
 
@@ -110,7 +113,7 @@ def make_graph(context: PlannedBuild, preprocessing: Preprocessing) -> str:
 
 
 def _keep_export(made: str, planned: PlannedBuild, temp: str) -> str:
-    """Stores a folder's export, its tables without the path of `temp`, their files' folder; returns its name."""
+    """Stores an export, its tables without `temp`, their folder; returns its name. Raises: PreprocessingError."""
     saved_model = Path(made, "transform_fn")
     path = saved_model / "saved_model.pb"
     model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
@@ -118,14 +121,17 @@ def _keep_export(made: str, planned: PlannedBuild, temp: str) -> str:
         for node in (*each.node, *(node for function in each.library.function for node in function.node_def)):
             if "shared_name" in node.attr:
                 node.attr["shared_name"].s = node.attr["shared_name"].s.replace(temp.encode() + b"/", b"")
-    path.write_bytes(model.SerializeToString(deterministic=True))
+    data = model.SerializeToString(deterministic=True)
+    if problems := check_model(data).problems:
+        raise PreprocessingError(f"{planned.preprocessing}: {problems[0]}: use others, without Python, files or state")
+    path.write_bytes(data)
     (saved_model / "fingerprint.pb").unlink(missing_ok=True)  # optional, and outdated
     return graph.pack_graph(planned.workspace, made)
 
 
 def keep_analyzed(saved_model: str, metadata: object, planned: PlannedBuild, temp: str) -> None:
     """Stores and reports the export of the user's analyzers, in a worker; `WriteTransformFn` would fail on retries."""
-    with tempfile.TemporaryDirectory(prefix="recordmill-") as made:
+    with reports.leaving_error(planned.workspace), tempfile.TemporaryDirectory(prefix="recordmill-") as made:
         for parent, _, names in tf.io.gfile.walk(saved_model):  # copied, local or at a URL of TensorFlow's
             local = os.path.join(made, "transform_fn", parent[len(saved_model) :].strip("/"))
             os.makedirs(local)
@@ -204,9 +210,11 @@ class OwnPreprocessing:
     It is pickled by name, and imported on the first call.
     """
 
-    def __init__(self, reference: str, label: str | None, code: UserCode | None, errors: Store) -> None:
-        """Takes the workspace for a worker's errors (`context.reports`)."""
-        self._reference, self._label, self._code, self._errors = reference, label, code, errors
+    def __init__(
+        self, reference: str, label: str | None, code: UserCode | None, errors: Store, beside: Mapping[str, str]
+    ) -> None:
+        """Takes the workspace for a worker's errors (`context.reports`), and the features of parts made elsewhere."""
+        self._reference, self._label, self._code, self._errors, self._beside = reference, label, code, errors, beside
 
     def __call__(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the tensors to store. Raises: UserCodeError; PreprocessingError: some are invalid or missing."""
@@ -228,7 +236,11 @@ class OwnPreprocessing:
             if not outcome:
                 raise PreprocessingError(f"{self._reference} returned nothing to store")
             for name, value in outcome.items():
-                if wrong := _why_not_stored(name, value):
+                wrong, of = _why_not_stored(name, value), self._beside.get(name, "")
+                is_taken = name in outputs or (of in outcome and type(outcome[of]) is type(outputs[of]))
+                if of and is_taken and value is not outputs.get(name):
+                    wrong = f"is made before or after the graph, for '{of}': leave it as it came, or take another name"
+                if wrong:
                     raise PreprocessingError(f"{self._reference}: '{name}' {wrong}")
             return outcome
 

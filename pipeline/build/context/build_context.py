@@ -212,6 +212,11 @@ class PlannedBuild:
         """Lists the features with a column that the graph takes."""
         return [name for name in self.schema.features if self.features[name].is_input]
 
+    def encoded(self) -> list[tuple[str, str]]:
+        """Lists the features, and their parts, that a step before the graph makes; the graph has placeholders."""
+        texts = [(name, part) for name, each in self.texts().items() if each.in_library for part in each.library_parts]
+        return [*texts, *((name, "") for name, each in self.features.items() if not each.is_input)]
+
     def graph_type(self, feature: str) -> pa.DataType:
         """Returns the Arrow type of the graph's input: ids of a text tokenized before it, or the column's."""
         return pa.list_(pa.int64()) if self.features[feature].in_library else self.schema.final_type(feature)

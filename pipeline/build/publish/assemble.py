@@ -13,7 +13,7 @@ from recordmill.pipeline.build.analysis.tokenizers import tokenizer
 from recordmill.pipeline.build.base import live_analysis
 from recordmill.pipeline.build.base.live_analysis import kept_shards
 from recordmill.pipeline.build.context.graph import GRAPH_FOLDERS
-from recordmill.pipeline.build.publish.described import Described, tfds_files, tft_files
+from recordmill.pipeline.build.publish.described import Described, id_counts, tfds_files, tft_files
 from recordmill.pipeline.build.results.results import Results
 from recordmill.pipeline.build.summaries.look import full_buckets
 from recordmill.pipeline.build.worker.build_shard import write_shard
@@ -45,8 +45,8 @@ def assemble(
 ) -> Manifest:
     """Assembles a version from a finished job's shards and serving model; returns its manifest, to be written last.
 
-    It gets a name if `version` is empty, and the files of `more`. Raises: UserError: the user's function made labels
-    without a class. DatasetError, OSError, OutputError: a file of a kept span is missing, or cannot be linked or
+    It gets a name if `version` is empty, and the files of `more`. Raises: UserError: the user's function made ids that
+    a feature lacks. DatasetError, OSError, OutputError: a file of a kept span is missing, or cannot be linked or
     copied.
     """
     assembled, layout = Path(results.context.assembled), results.context.layout
@@ -71,6 +71,7 @@ def assemble(
     for path, data in _files(results, described, words, more):
         path_within(assembled, path).write_bytes(data)
     files = inventory(str(assembled), [shard.file for shard in shards.values()], known)
+    _check_ids(results, described)
     splits = dict(_splits(results, shards, len(words.get(results.context.schema.label or "", []))))
     return with_sidecars(_manifest(results, described, splits, version, files), assembled, output)
 
@@ -126,15 +127,22 @@ def _files(
     yield from more.items()
 
 
+def _check_ids(results: Results, described: Described) -> None:
+    """Checks that the user's function stores only ids that their features have. Raises: UserError."""
+    bounds = Counts.sum(results.counts.values()).bounds or {}
+    for name, count in id_counts(described):
+        least, greatest = bounds.get(name, (0, 0))
+        if least < 0 or greatest >= count:
+            made = f"'{name}' has ids from 0 to {count - 1}, `preprocessing` made {least} to {greatest}"
+            raise UserError(f"{made}: keep its ids, or return other numbers by a new name")
+
+
 def _splits(results: Results, shards: Mapping[int, Shard], classes: int) -> Iterator[tuple[str, Split]]:
-    """Yields the splits with shards, and records by label, if it has classes. Raises: UserError: a label has none."""
+    """Yields the splits with shards, and records by label, if it has classes."""
     layout = results.context.layout
     for split in layout.splits:
         of_all = results.counts.get(split, Counts())
         labels = of_all.label_counts
-        if classes and labels and not labels.keys() <= set(range(classes)):
-            made = f"`preprocessing` made {min(labels)} to {max(labels)}"
-            raise UserError(f"labels are ids from 0 to {classes - 1}, {made}")
         rows = None if results.context.windowed is None else sum(of_all.written_by_source.values())
         of_split = tuple(shards[layout.group(split, shard)] for shard in range(layout.shards[split]))
         counts = tuple(labels.get(label, 0) for label in range(classes)) if classes else None

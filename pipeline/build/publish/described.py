@@ -76,16 +76,22 @@ def tfds_files(
             yield f"{feature}.labels.txt", ("\n".join(names) + "\n").encode()
 
 
-def tft_files(results: Results, features: Mapping[str, Description]) -> Iterator[tuple[str, bytes]]:
-    """Yields the schemas and assets that `tft.TFTransformOutput` reads; the graph's schema splits ragged tensors."""
-    made = tft.TFTransformOutput(results.export)
-    domains, parsed = made.transformed_domains(), parse_spec(features)
+def id_counts(features: Mapping[str, Description]) -> Iterator[tuple[str, int]]:
+    """Yields the number of ids, from 0, of each stored part with a table of ids, by its stored name."""
     for name, description in features.items():
         ids = description.ids.size if description.ids and description.ids.ignored is None else None
         sizes = {"": getattr(description, "buckets", ids), "missing": 2}
         for part, stored in description.parts.items():
             if stored.dtype == "int64" and (count := sizes.get(part)):
-                domains[part_name(name, part)] = schema_pb2.IntDomain(min=0, max=count - 1, is_categorical=True)
+                yield part_name(name, part), count
+
+
+def tft_files(results: Results, features: Mapping[str, Description]) -> Iterator[tuple[str, bytes]]:
+    """Yields the schemas and assets that `tft.TFTransformOutput` reads; the graph's schema splits ragged tensors."""
+    made = tft.TFTransformOutput(results.export)
+    domains, parsed = made.transformed_domains(), parse_spec(features)
+    for name, count in id_counts(features):
+        domains[name] = schema_pb2.IntDomain(min=0, max=count - 1, is_categorical=True)
     schema = schema_from_feature_spec(parsed, domains)
     schema.annotation.CopyFrom(made.transformed_metadata.schema.annotation)
     inputs = input_specs(results.context).items()

@@ -192,9 +192,7 @@ class StoredGraph:
 
     def __init__(self, context: PlannedBuild) -> None:
         self._specs = input_specs(context)
-        library = {name: text.library_parts for name, text in context.texts().items() if text.in_library}
-        self._beside = {part_name(name, part): encoded_name(name, part) for name in library for part in library[name]}
-        self._beside |= {name: encoded_name(name) for name, each in context.features.items() if not each.is_input}
+        self._beside = {part_name(name, part): encoded_name(name, part) for name, part in context.encoded()}
         self._images = context.images()
         self._loaded = transform_graph(unpack_graph(context.workspace, context.export))  # keeps the graph's tables
         self._graph = _traced(self._loaded, tuple(self._specs.items()))

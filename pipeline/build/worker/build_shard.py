@@ -123,6 +123,7 @@ class ShardBuilder:
             label_counts=Counter(self._labels(stored)),
             **facts,
             profile=profile,
+            bounds=shard_report.bounds(stored) if self._context.preprocessing else None,
         )
         return BuiltBatch(
             records=encode(keys, stored),

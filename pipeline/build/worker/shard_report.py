@@ -121,7 +121,7 @@ def _feature(
         return counted
     if options.counts == "names":
         counts = dict(zip(*(each.tolist() for each in np.unique(ids, return_counts=True)), strict=True))
-        few = counts if len(counts) <= profiles.MOST_NAMES else None
+        few = counts if len(counts) <= profiles.MOST_NAMES and min(counts, default=0) >= 0 else None
         unknown = _unknown_names(options, learned, ids, counted.missing)
         return replace(counted, ids=few, tokens=len(ids), unknown=unknown)
     if options.counts == "words" and name in lengths:
@@ -168,6 +168,13 @@ def counted_values(features: Mapping[str, Any], rows: pa.Table) -> Counter[tuple
             counted = (pc.sum(mask), pc.count(mask), pc.sum(whole), pc.sum(is_cut))
             found.update({("ids", f"{name} {of}"): n.as_py() or 0 for of, n in zip(ID_COUNTS, counted, strict=True)})
     return +found
+
+
+def bounds(stored: Stored) -> dict[str, tuple[int, int]]:
+    """Returns the least and the greatest of each stored int64 with values, by name."""
+    whole = {name: each for name, each in stored.items() if each.dtype == tf.int64}
+    flat = {name: getattr(each, "flat_values", each).numpy() for name, each in whole.items()}
+    return {name: (int(ids.min()), int(ids.max())) for name, ids in flat.items() if ids.size}
 
 
 def _histogram(values: npt.NDArray[np.float32]) -> Histogram:
