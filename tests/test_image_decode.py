@@ -80,6 +80,15 @@ def test_a_jpeg_that_ends_early_is_found(mode, progressive):
     assert [ends_early(each) for each in (data, data[: len(data) * 6 // 10] + b"\xff\xd9")] == [False, True]
 
 
+def test_neither_restarts_nor_odd_bytes_hide_an_early_end():
+    data = saved(NOISE, restart_marker_blocks=1)
+    scan, restart, end = data.find(b"\xff\xda"), data.find(b"\xff\xd3"), b"\xff\xd9"
+    odd = data[:scan] + b"\0" + data[scan:]  # libjpeg warns of it, and then of nothing else
+    zeros = data[: scan + 11] + bytes(3) + data[scan + 14 :]  # as some cameras write
+    early = [data[:restart] + end, *(each[: restart - 5] + end for each in (odd, zeros))]
+    assert [ends_early(each) for each in (data, odd, zeros, *early)] == [False] * 3 + [True] * 3
+
+
 NOISE = np.random.default_rng(3).integers(0, 256, (64, 64, 3), np.uint8)
 
 

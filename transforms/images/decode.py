@@ -18,7 +18,7 @@ from PIL import Image
 from recordmill.transforms.base.buffers import Array
 from recordmill.transforms.images import opencv
 from recordmill.transforms.images.image_header import JPEG, PNG, jpeg_frame, read_header
-from recordmill.transforms.images.image_parts import without_metadata
+from recordmill.transforms.images.image_parts import jpeg_walk, without_metadata
 from recordmill.transforms.images.image_rules import is_transposed, luma, mirrored
 from recordmill.transforms.images.image_stored import MOST_PIXELS, SPARE, PixelOptions, planes_of
 from recordmill.transforms.images.pixels import placed
@@ -34,6 +34,8 @@ RATIOS = (8, 4, 2)
 DEPTH = 24  # offset of a PNG's bits per sample
 SPACES = {1: "GRAY", 3: "RGB", 4: "CMYK"}  # simplejpeg's names, by channels
 UNREAD = (ValueError, KeyError)  # simplejpeg's errors; KeyError: it has no name for a subsampling
+EARLY = "premature end", "marker 0xd9 instead of"  # in libjpeg's warnings: inside a run of data, and between two
+MORE = b"".join(bytes([*range(254, 0, -1), 0xFF, 0xD0 + number]) for number in range(8))  # data of all restarts
 ROWS = 64  # to convert at once, to limit intermediate memory
 FORMATS = ("PNG", "WEBP", "BMP")  # the only openers of Pillow to try
 
@@ -136,11 +138,19 @@ def jpeg(data: Data, channels: int, out: Array | None = None, ratio: int = 1, mo
 
 
 def ends_early(data: bytes) -> bool:
-    """Whether a JPEG's pixels end before its end mark, by a decode at an eighth; False without simplejpeg."""
+    """Whether a JPEG's pixels end before its end mark, by a decode at an eighth; after odd bytes, by two whole ones."""
+    channels = (jpeg_frame(data) or (3,))[-1]
     try:
-        simplejpeg.decode_jpeg(data, "CMYK" if (jpeg_frame(data) or (3,))[-1] == 4 else "GRAY", False, False, 1, 1)
+        simplejpeg.decode_jpeg(data, "CMYK" if channels == 4 else "GRAY", False, False, 1, 1)
+        return False
     except (AttributeError, *UNREAD) as error:
-        return "premature end" in str(error)
+        if any(each in str(error) for each in EARLY):
+            return True
+    # libjpeg names the first of its warnings alone; behind another, more data would change pixels that end early.
+    *_, (_, mark, _) = jpeg_walk(data)
+    with suppress(DecodeError):
+        whole, more = (jpeg(each, channels) for each in (data, data[:mark] + MORE + data[mark:]))
+        return not np.array_equal(whole, more)
     return False
 
 
