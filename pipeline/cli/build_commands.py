@@ -12,7 +12,7 @@ from typer.core import TyperCommand
 from typer.exceptions import TyperException
 
 import recordmill
-from recordmill.pipeline.cli.arguments import AsJson, WorkFolder, to_output
+from recordmill.pipeline.cli.arguments import AsJson, WorkFolder, to_folder, to_output
 from recordmill.pipeline.cli.extras import check_extra
 from recordmill.pipeline.cli.screen import Screen, print_json, print_line, quiet
 from recordmill.pipeline.errors import UserError
@@ -62,7 +62,7 @@ Quiet = Annotated[bool, Option("--quiet", "-q", help="Print only errors.")]
 
 def init(
     context: Context,
-    path: Annotated[str, Argument(help="A folder, a file or a glob, local or a URL.", show_default=False)],
+    path: Annotated[str, to_folder("A folder, a file or a glob, local or a URL.")],
     name: Annotated[str | None, Option(help="The dataset's name; by default of the path.")] = None,
     output: Annotated[Path | None, to_output("A file to write, such as dataset.yaml; by default the screen.")] = None,
     force: Annotated[bool, Option("--force", help="Overwrite the file of --output.")] = False,
@@ -232,7 +232,7 @@ def _splits(given: list[str], files: list[str], splits: list[str]) -> dict[str, 
 
 def adopt(
     context: Context,
-    files: Annotated[list[str], Argument(help="TFRecord files, quoted globs, folders or URLs.", show_default=False)],
+    files: Annotated[list[str], to_folder("TFRecord files, quoted globs, folders or URLs.")],
     output: Output,
     split: Annotated[list[str] | None, Option(SPLIT, metavar="NAME[=SHARE]", help=SPLIT_HELP)] = None,
     spec: Annotated[str | None, Option(help=FEATURES_HELP)] = None,
