@@ -66,6 +66,16 @@ def test_quiet_prints_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "out/LATEST").exists()
 
 
+def test_a_build_whose_messages_nobody_reads_is_published_and_in_the_history(tmp_path: Path) -> None:
+    _write(tmp_path, 10)
+    read, write = os.pipe()
+    os.close(read)
+    command = [*COMMAND, "build", "dataset.yaml", "--output", "out"]
+    assert subprocess.run(command, stderr=write, cwd=tmp_path, timeout=120, check=False).returncode == 0
+    os.close(write)
+    assert json.loads((tmp_path / "out/history.jsonl").read_text().splitlines()[-1])["end"] == "published"
+
+
 @pytest.mark.parametrize(
     ("arguments", "facts"),
     [

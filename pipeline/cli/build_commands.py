@@ -12,7 +12,7 @@ from typer.core import TyperCommand
 from typer.exceptions import TyperException
 
 import recordmill
-from recordmill.pipeline.cli.arguments import AsJson, WorkFolder, to_folder, to_output
+from recordmill.pipeline.cli.arguments import AsJson, WorkFolder, named, to_folder, to_output
 from recordmill.pipeline.cli.extras import check_extra
 from recordmill.pipeline.cli.screen import Screen, print_json, print_line, quiet
 from recordmill.pipeline.errors import UserError
@@ -53,7 +53,7 @@ TEMP_HELP = (
 )
 ISOLATED_HELP = "For untrusted images: first decode each in a process that may crash. Takes about twice the time."
 METRICS_HELP = "Write metrics of the build's end to this file (OpenMetrics)."
-Metrics = Annotated[str | None, Option(metavar="FILE", help=METRICS_HELP)]
+Metrics = Annotated[str | None, Option(metavar="FILE", help=METRICS_HELP, callback=named)]
 SPLIT_HELP = "The split of the files before; or a share, by the keys' hashes."
 FEATURES_HELP = "A file with `features`, as this command prints them; by default they are found."
 UP_TO_DATE_HELP = "Exit with 0, not 3, if nothing has changed, for schedulers that take other codes for failures."
