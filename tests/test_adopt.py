@@ -154,7 +154,12 @@ def test_a_killed_adoption_goes_on_with_the_files_that_are_done(
 
 @pytest.mark.parametrize(
     ("options", "fact"),
-    [({"max_share": "2"}, "'2'"), ({"splits": {"a": 0}}, "{'a': 0}"), ({"splits": {"a": "x"}}, "'x'")],
+    [
+        ({"max_share": "2"}, "'2'"),
+        ({"splits": {"": 1}}, "split"),
+        ({"splits": {"a": 0}}, "{'a': 0}"),
+        ({"splits": {"a": "x"}}, "'x'"),
+    ],
 )
 def test_shares_out_of_range_are_refused(options: dict[str, Any], fact: str, tmp_path: Path) -> None:
     path = tfrecords.write(tmp_path / "a.tfrecord", map(tfrecords.row, range(3)))

@@ -60,6 +60,8 @@ class Adoption:
     max_share: float = MAX_SHARE  # of the records that may be left out
 
     def __post_init__(self) -> None:
+        for split in self.splits:
+            check_name("split", split)
         try:
             split_bounds(self.splits or {"train": 1})
         except ValueError as error:

@@ -224,9 +224,9 @@ def _splits(given: list[str], files: list[str], splits: list[str]) -> dict[str, 
         elif argument == file:
             (of_split.setdefault(current, []) if comes_first else waiting).append(argument)
             file = next(left, None)
-    if waiting:
-        last = f"{waiting[0]} comes after the last {SPLIT}"
-        raise TyperException(f"{last}: files come before the {SPLIT} that names them")
+    last = [f"{file} comes after the last {SPLIT}" for file in waiting]
+    if wrong := last or [f"{SPLIT} {name} has no files" for name in splits if not of_split.get(name)]:
+        raise TyperException(f"{wrong[0]}: files come before the {SPLIT} that names them")
     return of_split
 
 
