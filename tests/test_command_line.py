@@ -89,6 +89,7 @@ def test_a_build_whose_messages_nobody_reads_is_published_and_in_the_history(tmp
         (["adopt", "*", "", "--output", "out"], ["files", "empty"]),
         (["adopt", "rows.jsonl", "--output", "out", "--split", "train=0"], ["'train': 0"]),
         (["adopt", "a", "b", "--split", "train", "--split", "test", "--output", "out"], ["--split test", "no files"]),
+        (["adopt", "a", "--split", "train", "--split", "b=1", "--output", "out"], ["b", "train"]),
         (["preview", "out", "--sources", "nowhere"], ["--sources", "'nowhere'"]),
         (["build", "dataset.yaml", "--output", "\udcff"], ["'\\udcff'", "not UTF-8"]),
         (["build", "wrong.yaml", "--output", "out"], ["wrong.yaml:6: features.number: ", "`knid`", "`kind`"]),
