@@ -194,17 +194,12 @@ class AdoptCommand(TyperCommand):
         """Reads the arguments, and notes files by split, and shares. Raises: TyperException: files without a split."""
         given = list(args)
         rest = super().parse_args(ctx, args)
-        files, named, shares = list(ctx.params.get("files") or ()), list[str](), dict[str, float]()
-        for split in ctx.params.get("split") or ():
-            name, mark, share = split.partition("=")
-            try:
-                if mark:
-                    shares[name] = float(share)
-                else:
-                    named.append(name)
-            except ValueError:
-                raise TyperException(f"{SPLIT} {split}: a share is a number, as in train=90") from None
-        ctx.meta.update(splits=_splits(given, files, named), shares=shares)
+        files, splits = list(ctx.params.get("files") or ()), ctx.params.get("split") or ()
+        try:
+            shares = {name: float(share) for name, mark, share in (split.partition("=") for split in splits) if mark}
+        except ValueError as error:
+            raise TyperException(f"{SPLIT}: {error}: a share is a number, as in train=90") from None
+        ctx.meta.update(splits=_splits(given, files, [split for split in splits if "=" not in split]), shares=shares)
         return rest
 
 
