@@ -188,5 +188,7 @@ def _is_one(value: Any, option: Any, kind: Any, inner: tuple[Any, ...]) -> bool:
         return _is_of(value, inner[0]) and value in inner[1]
     if not isinstance(value, kind) or (kind, type(value)) == (int, bool):
         return bool(kind is float and type(value) is int)
+    if isinstance(value, Mapping) and inner:
+        return all(_is_of(name, inner[0]) and _is_of(each, inner[1]) for name, each in value.items())
     is_list = inner and isinstance(value, Collection)
     return not is_list or (not isinstance(value, str | bytes) and all(_is_of(each, inner[0]) for each in value))

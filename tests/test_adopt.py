@@ -152,6 +152,21 @@ def test_a_killed_adoption_goes_on_with_the_files_that_are_done(
     assert len({*read, *done}) == len(read) + len(done) == 3
 
 
+@pytest.mark.parametrize(
+    ("options", "fact"),
+    [
+        ({"max_share": "2"}, "'2'"),
+        ({"splits": {"": 1}}, "split"),
+        ({"splits": {"a": 0}}, "{'a': 0}"),
+        ({"splits": {"a": "x"}}, "'x'"),
+    ],
+)
+def test_shares_out_of_range_are_refused(options: dict[str, Any], fact: str, tmp_path: Path) -> None:
+    path = tfrecords.write(tmp_path / "a.tfrecord", map(tfrecords.row, range(3)))
+    with raises(UserError, fact):
+        open_tfrecords(path, tmp_path / "out", **options)
+
+
 def test_damage_is_a_reject_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tfrecords.write(tmp_path / "old" / "a.tfrecord", map(tfrecords.row, range(10)))
     size = len(tfrecords.framed(tfrecords.example(tfrecords.row(0))))

@@ -192,8 +192,8 @@ def test_tensorflow_parses_the_same(old: Path, caplog: pytest.LogCaptureFixture)
     assert_names(caplog.text, "some", "missing in 3 records", "-1")
 
 
-@pytest.mark.parametrize("text", ["", "features: {}\n", "features: [a]\n", "kind: raw\n", "- a\n"])
+@pytest.mark.parametrize("text", ["", "features: {}\n", "features: [a]\n", "kind: raw\n", "- a\n", "\udcff"])
 def test_a_file_without_features_is_refused(text: str, tmp_path: Path) -> None:
-    (tmp_path / "stated.yaml").write_text(text)
+    (tmp_path / "stated.yaml").write_text(text, encoding="utf-8", errors="surrogateescape")
     with raises(UserError, "stated.yaml"):
         read_features(str(tmp_path / "stated.yaml"))

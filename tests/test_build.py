@@ -18,6 +18,7 @@ from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.results.results import NothingToPublishError, ReconcileError
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.dataset.placement import Layout, hash_keys
+from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.spec.model import Spec, parse_spec
 from recordmill.pipeline.versions.publishing import OutputError, Published
 from recordmill.pipeline.versions.stores.local import LocalStore
@@ -242,6 +243,16 @@ def test_options_that_are_refused(folder: Path, option: str, fact: str) -> None:
     _write(folder, _good())
     with raises(RunnerError, fact):
         _build(folder, beam_options=(option,))
+
+
+def test_arguments_of_another_type_or_range_are_named(tmp_path: Path) -> None:
+    wrong: dict[str, Any] = {"spec": {"name": "x"}, "output": None, "options": 5}
+    for name, value in wrong.items():
+        with raises(DatasetError, name, repr(value)):
+            build(**{"spec": "none.yaml", "output": tmp_path, name: value})
+    for option in ("processes", "attempts", "limit"):
+        with raises(DatasetError, option, "at least 1", "-1"):
+            RunOptions(**{option: -1})
 
 
 def test_processes_are_the_local_runners(folder: Path) -> None:

@@ -66,6 +66,16 @@ def test_quiet_prints_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "out/LATEST").exists()
 
 
+def test_a_build_whose_messages_nobody_reads_is_published_and_in_the_history(tmp_path: Path) -> None:
+    _write(tmp_path, 10)
+    read, write = os.pipe()
+    os.close(read)
+    command = [*COMMAND, "build", "dataset.yaml", "--output", "out"]
+    assert subprocess.run(command, stderr=write, cwd=tmp_path, timeout=120, check=False).returncode == 0
+    os.close(write)
+    assert json.loads((tmp_path / "out/history.jsonl").read_text().splitlines()[-1])["end"] == "published"
+
+
 @pytest.mark.parametrize(
     ("arguments", "facts"),
     [
@@ -74,9 +84,17 @@ def test_quiet_prints_nothing(tmp_path: Path) -> None:
         (["build", "dataset.yaml"], ["--output"]),
         (["build", "dataset.yaml", "--output", ""], ["--output", "empty"]),
         (["versions", "prune", "", "--keep", "1"], ["DIR", "empty"]),
+        (["versions", "forget", "out", ""], ["KEY", "empty"]),
+        (["init", ""], ["path", "empty"]),
+        (["adopt", "*", "", "--output", "out"], ["files", "empty"]),
+        (["adopt", "rows.jsonl", "--output", "out", "--split", "train=0"], ["'train': 0"]),
+        (["adopt", "a", "b", "--split", "train", "--split", "test", "--output", "out"], ["--split test", "no files"]),
+        (["adopt", "a", "--split", "train", "--split", "b=1", "--output", "out"], ["b", "train"]),
+        (["preview", "out", "--sources", "nowhere"], ["--sources", "'nowhere'"]),
         (["build", "dataset.yaml", "--output", "\udcff"], ["'\\udcff'", "not UTF-8"]),
         (["build", "wrong.yaml", "--output", "out"], ["wrong.yaml:6: features.number: ", "`knid`", "`kind`"]),
         (["show", "nowhere"], ["nowhere", "`--output`"]),
+        (["show", "dataset.yaml"], ["no folder", "dataset.yaml", "`--output`"]),
         (["show", "."], ["published"]),
         (["init", ".", "--order", "xyxy"], ["'--order'", "'xyxy'", "'corners'"]),
         (["bild"], ["'bild'", "'build'"]),

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from recordmill import with_progress
+from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.metrics import Counters, Figures, Meter
 from recordmill.transforms.base.stored import Ragged
-from tests.messages import assert_names
+from tests.messages import assert_names, raises
 
 
 class Clock:
@@ -122,6 +123,8 @@ def test_on_a_terminal_a_line_replaces_the_one_before_and_none_is_left_open() ->
 def test_progress_writes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     list(with_progress(Batches(5, wait=0.0, work=1.0), every=2))
     assert capsys.readouterr().err.startswith("step 103 · 8 rows/s")
+    with raises(DatasetError, "as_numpy", "list"):
+        with_progress([])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("counts", "longest"), [

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
 from recordmill.pipeline.yaml_document import SpecError
 from recordmill.transforms.base.columns import Column, ColumnType
@@ -135,7 +136,12 @@ def test_a_file_that_cannot_be_read_is_named(
     if content is not None:
         path.write_bytes(content)
     with raises(SpecError, f"{path}: ", reason, f"`recordmill init {data.format(path)}`"):
-        load_spec(str(path))
+        load_spec(path)
+
+
+def test_a_spec_that_is_no_text_is_refused() -> None:
+    with raises(DatasetError, "text", "{'name': 'x'}"):
+        parse_spec({"name": "x"})  # type: ignore[arg-type]
 
 
 NAMES = st.from_regex(r"[A-Za-z][A-Za-z0-9_]{0,8}", fullmatch=True).filter(lambda name: name not in ("key", "train"))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -371,6 +372,8 @@ def test_a_graph_writes_files_only_where_it_is_saved(graph: bytes, refused: bool
 
 def test_a_serving_model_is_given_once_it_was_checked(folder: Path) -> None:
     assert serving_model(folder) == str(folder / "serving")
+    with raises(DatasetError, "[v2]", "rename"):
+        serving_model(shutil.copytree(folder, folder.parent / "photos [v2]"))
     write_graph("PyFunc")(folder)
     with raises(UnsafeGraphError, "'PyFunc'", "2 times", "build again"):
         serving_model(folder)

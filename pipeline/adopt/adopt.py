@@ -234,7 +234,8 @@ def read_features(path: str) -> dict[str, Any]:
     """Reads the `features` of a YAML file, as `recordmill adopt` prints them. Raises: AdoptError: it has none."""
     from recordmill.pipeline.yaml_document import load_yaml  # PyYAML, which a training machine lacks
 
-    features = load_yaml(Path(path).read_text(encoding="utf-8"), path, "`features:`").value.get("features")
+    text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")  # YAML refuses what is not UTF-8
+    features = load_yaml(text, path, "`features:`").value.get("features")
     if not isinstance(features, dict) or not features:
         raise AdoptError(f"{path} has no `features`: write them as `recordmill adopt` prints them")
     return {name: with_classes(given, Path(path).parent) for name, given in features.items()}

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from recordmill.pipeline.dataset.file_names import HERE
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Json
 from recordmill.pipeline.dataset.paths import check_inner, check_name, is_name
-from recordmill.pipeline.dataset.placement import SPLITS
-from recordmill.pipeline.errors import DatasetError, ExitCode, UserError
+from recordmill.pipeline.dataset.placement import SPLITS, split_bounds
+from recordmill.pipeline.errors import DatasetError, ExitCode, UserError, listed
 from recordmill.pipeline.json_values import WHOLE, parse_json
 from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.sources.files import FileInfo, Files
@@ -58,6 +58,16 @@ class Adoption:
     """Shares by which the keys' hashes divide the files; empty: files are whole."""
     name: str | None = None  # the dataset's name; None: of the output's last part
     max_share: float = MAX_SHARE  # of the records that may be left out
+
+    def __post_init__(self) -> None:
+        for split in self.splits:
+            check_name("split", split)
+        if self.splits and any(self.files):
+            raise AdoptError(f"{listed(self.splits)} divide files of {listed(self.files)}: give one or the other")
+        try:
+            split_bounds(self.splits or {"train": 1})
+        except ValueError as error:
+            raise AdoptError(str(error)) from None
 
     @property
     def options(self) -> dict[str, Any]:

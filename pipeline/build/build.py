@@ -22,6 +22,7 @@ from recordmill.pipeline.build.runners.child_process import waiting_workers
 from recordmill.pipeline.build.runners.flink_cluster import FlinkCluster, find_jar, option_names
 from recordmill.pipeline.build.runners.worker_environment import without_cloud_clients
 from recordmill.pipeline.errors import ExitCode, UserError, code_of
+from recordmill.pipeline.json_values import check_types
 from recordmill.pipeline.private_folder import private_temporary_files
 from recordmill.pipeline.safe_text import summary_of
 from recordmill.pipeline.sources.files import Files, StoreFiles
@@ -55,7 +56,8 @@ def build(
     TooManyRejectsError, NothingToPublishError, NothingMendedError, ReconcileError, or a WorkerError. The live version
     stays live, and the next build continues the finished work.
     """
-    spec, output = spec if isinstance(spec, Spec) else load_spec(str(spec)), str(output)
+    check_types(locals(), build.__annotations__)
+    spec, output = spec if isinstance(spec, Spec) else load_spec(spec), str(output)
     journal = Journal(output, options)
     try:
         published = run(spec, output, options, journal.follow(listener, spec.name))

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from recordmill.pipeline.build.runners.flink_cluster import FlinkOptions
 from recordmill.pipeline.build.runners.job import Job
-from recordmill.pipeline.json_values import check_types
+from recordmill.pipeline.json_values import Positive, check_types
 
 CHUNK_BYTES = 8 << 20  # 8 MiB of rows: a second or less of one worker's time
 
@@ -29,11 +29,11 @@ class RunOptions:
 
     runner: str = "local"
     """`local`, `flink`, `dataflow`, or the class name of a runner of Beam, such as `PrismRunner`."""
-    processes: int | None = None
+    processes: Positive | None = None
     """The number of worker processes of the local runner, 1 or more; None: by cores, memory and the work."""
     beam_options: tuple[str, ...] = ()
     """Beam's own options, as on a command line."""
-    chunk_bytes: int = CHUNK_BYTES
+    chunk_bytes: Positive = CHUNK_BYTES
     """About how many bytes of rows are read at a time."""
     work: str | None = None
     """The local scratch folder for an output at a URL; by default in the user's cache."""
@@ -43,13 +43,13 @@ class RunOptions:
     """Whether to repeat the build of a version with rejects; publishes only if other rows are rejected."""
     isolated: bool = False
     """Whether each image is first decoded in a process that may crash."""
-    attempts: int = 3
+    attempts: Positive = 3
     """The number of attempts on runners except the local one: a cluster may fail."""
     spans: tuple[str, ...] = ()
     """The spans to build, all others kept from the live version; by default the changed ones."""
     compact: bool = False
     """Whether to read all spans again and merge them into the usual number of shards."""
-    limit: int | None = None
+    limit: Positive | None = None
     """About how many rows to build, sampled by key hash; None: all."""
     flink: FlinkOptions = FlinkOptions()
     """The options of the runner `flink`."""

@@ -8,14 +8,14 @@ from typer.exceptions import TyperException
 
 
 def named(param: CallbackParam, value: Any) -> Any:
-    """Passes a path or URL on. Raises: TyperException: it is empty, as of an unset variable."""
-    if value == "":
-        raise TyperException(f"{param.metavar or param.opts[0]} is empty, as of an unset variable: name a folder")
+    """Passes paths, URLs or keys on. Raises: TyperException: one is empty, as of an unset variable."""
+    if "" in (value if isinstance(value, list) else [value]):
+        raise TyperException(f"{param.metavar or param.opts[0]} is empty, as of an unset variable: name one")
     return value
 
 
 def to_folder(help_: str, metavar: str | None = None) -> Any:
-    """Makes the argument of a folder or a URL."""
+    """Makes the argument of a folder, a URL or a key."""
     return Argument(metavar=metavar, help=help_, show_default=False, callback=named)
 
 

@@ -12,7 +12,7 @@ from typer.core import TyperCommand
 from typer.exceptions import TyperException
 
 import recordmill
-from recordmill.pipeline.cli.arguments import AsJson, WorkFolder, to_output
+from recordmill.pipeline.cli.arguments import AsJson, WorkFolder, named, to_folder, to_output
 from recordmill.pipeline.cli.extras import check_extra
 from recordmill.pipeline.cli.screen import Screen, print_json, print_line, quiet
 from recordmill.pipeline.errors import UserError
@@ -53,7 +53,7 @@ TEMP_HELP = (
 )
 ISOLATED_HELP = "For untrusted images: first decode each in a process that may crash. Takes about twice the time."
 METRICS_HELP = "Write metrics of the build's end to this file (OpenMetrics)."
-Metrics = Annotated[str | None, Option(metavar="FILE", help=METRICS_HELP)]
+Metrics = Annotated[str | None, Option(metavar="FILE", help=METRICS_HELP, callback=named)]
 SPLIT_HELP = "The split of the files before; or a share, by the keys' hashes."
 FEATURES_HELP = "A file with `features`, as this command prints them; by default they are found."
 UP_TO_DATE_HELP = "Exit with 0, not 3, if nothing has changed, for schedulers that take other codes for failures."
@@ -62,7 +62,7 @@ Quiet = Annotated[bool, Option("--quiet", "-q", help="Print only errors.")]
 
 def init(
     context: Context,
-    path: Annotated[str, Argument(help="A folder, a file or a glob, local or a URL.", show_default=False)],
+    path: Annotated[str, to_folder("A folder, a file or a glob, local or a URL.")],
     name: Annotated[str | None, Option(help="The dataset's name; by default of the path.")] = None,
     output: Annotated[Path | None, to_output("A file to write, such as dataset.yaml; by default the screen.")] = None,
     force: Annotated[bool, Option("--force", help="Overwrite the file of --output.")] = False,
@@ -194,17 +194,12 @@ class AdoptCommand(TyperCommand):
         """Reads the arguments, and notes files by split, and shares. Raises: TyperException: files without a split."""
         given = list(args)
         rest = super().parse_args(ctx, args)
-        files, named, shares = list(ctx.params.get("files") or ()), list[str](), dict[str, float]()
-        for split in ctx.params.get("split") or ():
-            name, mark, share = split.partition("=")
-            try:
-                if mark:
-                    shares[name] = float(share)
-                else:
-                    named.append(name)
-            except ValueError:
-                raise TyperException(f"{SPLIT} {split}: a share is a number, as in train=90") from None
-        ctx.meta.update(splits=_splits(given, files, named), shares=shares)
+        files, splits = list(ctx.params.get("files") or ()), ctx.params.get("split") or ()
+        try:
+            shares = {name: float(share) for name, mark, share in (split.partition("=") for split in splits) if mark}
+        except ValueError as error:
+            raise TyperException(f"{SPLIT}: {error}: a share is a number, as in train=90") from None
+        ctx.meta.update(splits=_splits(given, files, [split for split in splits if "=" not in split]), shares=shares)
         return rest
 
 
@@ -224,15 +219,15 @@ def _splits(given: list[str], files: list[str], splits: list[str]) -> dict[str, 
         elif argument == file:
             (of_split.setdefault(current, []) if comes_first else waiting).append(argument)
             file = next(left, None)
-    if waiting:
-        last = f"{waiting[0]} comes after the last {SPLIT}"
-        raise TyperException(f"{last}: files come before the {SPLIT} that names them")
+    last = [f"{file} comes after the last {SPLIT}" for file in waiting]
+    if wrong := last or [f"{SPLIT} {name} has no files" for name in splits if not of_split.get(name)]:
+        raise TyperException(f"{wrong[0]}: files come before the {SPLIT} that names them")
     return of_split
 
 
 def adopt(
     context: Context,
-    files: Annotated[list[str], Argument(help="TFRecord files, quoted globs, folders or URLs.", show_default=False)],
+    files: Annotated[list[str], to_folder("TFRecord files, quoted globs, folders or URLs.")],
     output: Output,
     split: Annotated[list[str] | None, Option(SPLIT, metavar="NAME[=SHARE]", help=SPLIT_HELP)] = None,
     spec: Annotated[str | None, Option(help=FEATURES_HELP)] = None,

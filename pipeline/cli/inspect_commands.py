@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 DRAWN = 200  # rows on a page
 AUGMENT_HELP = "Augmentations to also show, such as 'RandomResizedCrop(224)'."
-Sources = Annotated[Path | None, Option(metavar="DIR", help="The sources' folder, to show its images too.")]
+SOURCES_HELP = "The sources' folder, to show its images too."
+Sources = Annotated[Path | None, Option(metavar="DIR", exists=True, file_okay=False, help=SOURCES_HELP)]
 
 
 def show(
@@ -229,8 +230,7 @@ def preview(
         split = split or (None if key is not None else shown_split(dataset.manifest))
         records = dataset.records(split, key=key, label=label, limit=number)
         image = previews.preview(dataset, records, augmentations_of(augment) if augment else (), sources)
-    file = output or Path(f"{dataset.name}-preview.png")
-    _draw(file, image)
+    _draw(output or Path(f"{dataset.name}-preview.png"), image)
 
 
 def _draw(file: Path, image: "Image", of: str = "") -> None:

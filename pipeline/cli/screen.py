@@ -30,6 +30,12 @@ class Screen(Console):
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, highlight=False, emoji=False, **options)
 
+    def on_broken_pipe(self) -> None:
+        """Ends the process if standard output is closed; a build, which writes to another file, goes on quietly."""
+        if self.file is sys.stdout:
+            super().on_broken_pipe()
+        self.quiet = True
+
     def render_str(self, text: str, **options: Any) -> Text:
         """Escapes a string before its width is measured."""
         return super().render_str(printable(redacted(text)), **options)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from recordmill.pipeline.cli.arguments import DatasetFolder, Reason, WorkFolder
+from recordmill.pipeline.cli.arguments import DatasetFolder, Reason, WorkFolder, to_folder
 from recordmill.pipeline.cli.screen import Screen, count, plain_table, print_json, print_line
 from recordmill.pipeline.errors import UserError, listed
 from recordmill.pipeline.safe_text import printable
@@ -186,7 +186,7 @@ def prune(
 
 def forget(
     dataset: DatasetFolder,
-    keys: Annotated[list[str] | None, Argument(metavar="[KEY]...", help=KEYS_HELP, show_default=False)] = None,
+    keys: Annotated[list[str] | None, to_folder(KEYS_HELP, "[KEY]...")] = None,
     file: Annotated[Path | None, Option("--keys", metavar="FILE", help="A file of keys, one per line.")] = None,
     reason: Reason = "",
 ) -> None:

@@ -281,7 +281,7 @@ def which_versions(names: Sequence[str]) -> str:
 
 def no_folder(output: str | Location) -> DatasetError:
     """Returns the error about a missing dataset."""
-    return DatasetError(f"the folder '{output}' does not exist: give a dataset's, the `--output` of its build")
+    return DatasetError(f"there is no folder '{output}': give a dataset's, the `--output` of its build")
 
 
 def read_latest(output: str | Location) -> Latest:

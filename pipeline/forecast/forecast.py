@@ -104,7 +104,7 @@ def plan(
     Returns a forecast, or the live version's manifest if nothing has changed.
     Raises: SpecError, SourceError, OutputError: as a build would.
     """
-    parsed = spec if isinstance(spec, Spec) else load_spec(str(spec))
+    parsed = spec if isinstance(spec, Spec) else load_spec(spec)
     return forecast(parsed, source_files(options.beam_options), None if output is None else str(output), options)
 
 

@@ -203,6 +203,8 @@ def with_progress(batches: NumpyBatches, every: float = 10.0, out: TextIO | None
         every: seconds between two lines, at least.
         out: the file to write to, by default stderr; on a terminal each line replaces the one before.
     """
+    if not hasattr(batches, "step"):
+        raise DatasetError(f"with_progress takes what `as_numpy()` gives, got a {type(batches).__name__}")
     out = out or sys.stderr
     in_place = out.isatty()
 

@@ -323,6 +323,7 @@ class Spec(Options):
 
 def parse_spec(text: str, where: str = "dataset.yaml") -> Spec:
     """Reads YAML text; `where` names it in messages. Raises: SpecError: each line says where, what and what to do."""
+    check_types({"text": text}, {"text": str})
     document = load_yaml(text, where)
     try:
         return Spec.model_validate(document.value)
@@ -335,7 +336,7 @@ def load_spec(path: str | Path, text: str | None = None) -> Spec:
 
     Raises: SpecError: the file is missing, unreadable or wrong.
     """
-    check_types({"path": path}, {"path": str | Path})
+    check_types(locals(), load_spec.__annotations__)
     path = str(path)
     try:
         text = Path(path).read_text(encoding="utf-8") if text is None else text

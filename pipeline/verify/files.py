@@ -32,6 +32,7 @@ from recordmill.pipeline.versions.base import FORGOTTEN, LEARNED_OF
 from recordmill.transforms.base.kinds import read_descriptions
 from recordmill.transforms.base.stored import stored_features
 
+PATTERN = "TensorFlow opens no model below a folder with [ in its name: rename it, or link it from elsewhere"
 MOST = 20  # problems listed per file; the rest are counted
 _COUNTED = {each: each for each in ("files", "shards", "records")}
 _COUNTED |= {"operations": "operations of graphs", "rows": "raw rows served and read"}
@@ -236,6 +237,8 @@ def serving_model(path: str | Path, version: str | None = None) -> str:
         more = findings.counts.total() - 1
         others = f", and {more} more problem{'s' * (more > 1)}" if more else ""
         raise UnsafeGraphError(f"the graph is not loaded: {findings.problems[0]}{others}: {ADVICE}")
+    if "[" in str(dataset.folder):
+        raise DatasetError(f"{dataset.folder}: {PATTERN}")
     return str(dataset.folder / "serving")
 
 

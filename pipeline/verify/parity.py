@@ -34,7 +34,7 @@ from recordmill.pipeline.reader.remote import VersionFiles
 from recordmill.pipeline.rows import StoredRow, find_records, rejects_of
 from recordmill.pipeline.sources.files import StoreFiles
 from recordmill.pipeline.spec.model import Spec
-from recordmill.pipeline.verify.files import Findings, Verification, check_graph, shown
+from recordmill.pipeline.verify.files import PATTERN, Findings, Verification, check_graph, shown
 from recordmill.transforms.base.description import argument_name
 from recordmill.transforms.base.kinds import read_descriptions
 from recordmill.transforms.base.stored import LENGTHS, SERVED, part_name, stored_features
@@ -93,6 +93,8 @@ def _compare_rows(
         return "the inputs changed since the build: files were added, removed or modified"
     if any("packed" in description for description in manifest.features.values()):
         return "records of a packed text hold several rows each"
+    if "[" in str(folder):
+        return PATTERN
     if check_graph(VersionFiles(folder), manifest, "serving").problems:
         return "the serving model is damaged and was not loaded"
     if (batch := sample_rows(plan, work, count)) is None:
