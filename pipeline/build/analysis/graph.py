@@ -122,7 +122,7 @@ def _keep_export(made: str, planned: PlannedBuild, temp: str) -> str:
             if "shared_name" in node.attr:
                 node.attr["shared_name"].s = node.attr["shared_name"].s.replace(temp.encode() + b"/", b"")
     data = model.SerializeToString(deterministic=True)
-    if problems := check_model(data).problems:
+    if planned.preprocessing and (problems := check_model(data).problems):
         raise PreprocessingError(f"{planned.preprocessing}: {problems[0]}: use others, without Python, files or state")
     path.write_bytes(data)
     (saved_model / "fingerprint.pb").unlink(missing_ok=True)  # optional, and outdated
