@@ -204,7 +204,7 @@ def test_inputs_that_do_not_fit_the_graph_fail_in_every_thread(monkeypatch: pyte
     replaced = {"input_specs": {"x": tf.TensorSpec([None], tf.int64)}, "unpack_graph": "", "transform_graph": dict}
     for name, value in replaced.items():
         monkeypatch.setattr(f"{StoredGraph.__module__}.{name}", lambda *_, value=value: value)
-    stored = StoredGraph(SimpleNamespace(texts=dict, images=dict, features={}, workspace=None, export=""))  # type: ignore[arg-type]
+    stored = StoredGraph(SimpleNamespace(encoded=list, images=dict, workspace=None, export=""))  # type: ignore[arg-type]
     wrong = RowBatch(pa.table({"x": pa.array([1.5], pa.float32())}), {}, {}, {}, 0)
     for _ in range(2):  # a lock that a thread keeps stops the next
         with ThreadPoolExecutor(1) as pool, pytest.raises((TypeError, ValueError)):

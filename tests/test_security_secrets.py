@@ -257,6 +257,11 @@ def fail(token):
 def preprocessing_fn(inputs, outputs):
     outputs["x"] = tf.strings.to_number(inputs["u"])
     return outputs
+
+def breaking(inputs, outputs):
+    from recordmill.pipeline.build.worker import batch
+    batch.as_tensor = lambda column: [float(str(value)) for value in column.to_pylist()]
+    return outputs
 """
 SPEC = """
 name: canary
@@ -273,7 +278,12 @@ BUILDS = {
     "fails in the graph": (
         SPEC.format(rows="rows", more="u: {kind: raw}", share=0.5) + "preprocessing: reader:preprocessing_fn\n",
         1,
-        r"RuntimeError (from InvalidArgumentError )?in pipeline/[\w/]+\.py, line \d+",
+        r"`reader:preprocessing_fn` failed: InvalidArgumentError; the row: '\d+'",
+    ),
+    "fails in our code": (
+        SPEC.format(rows="rows", more="u: {kind: raw}", share=0.5) + "preprocessing: reader:breaking\n",
+        1,
+        r"ValueError in pipeline/[\w/]+\.py, line \d+",
     ),
     "a URL that cannot be read": (
         "name: a\nsource: {format: csv, path: 'https://u:SECRET@h/a.csv?SECRET'}\nfeatures: {n: {kind: number}}\n",
@@ -331,7 +341,7 @@ def test_no_build_tells_the_canary(name: str, tmp_path: Path) -> None:
     holding = [path for path in told if path.is_file() and "scratch" not in path.parts]
     assert not [path for path in holding if CANARY.encode() in path.read_bytes()]
     logs = [path for path in told if path.suffix == ".log"]
-    assert len(logs) == (spec == BUILDS["fails in the graph"][0])
+    assert len(logs) == (spec == BUILDS["fails in our code"][0])
     for log in logs:
         assert str(log) in done.stderr
         assert stat.S_IMODE(log.stat().st_mode) == 0o600

@@ -63,8 +63,8 @@ EVERYDAY, MORE = "Everyday", "More"
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line, by default with the process's arguments; prints an error as one line, and exits."""
     signal.signal(signal.SIGTERM, end_by_signal)
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # on a terminal that is not UTF-8
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.encoding.lower() != "utf-8":
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = app(arguments, prog_name="recordmill", standalone_mode=False)
     except TyperException as error:
