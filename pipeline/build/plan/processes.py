@@ -1,6 +1,6 @@
 """Chooses the number of a local build's worker processes: most of a row's work outside TensorFlow holds Python's lock.
 
-With 2, 4, 8 and 16 cores one process and its threads build 425, 650, 780 and 780 photos a second. No byte of a version
+With 2, 8 and 16 cores one process and its threads build 435, 660 and 870 photos a second. No byte of a version
 depends on the number.
 
 >>> processes_for(seconds=3600, shards=512, cores=16, free=64 << 30)
